@@ -7,7 +7,7 @@ RELEASE := build/release
 
 MINUTES ?= 20
 
-.PHONY: help check test test-ray attack lock lint format demo docs lowest dist release clean
+.PHONY: help check test test-ray attack lock lint format demo pages docs lowest dist release clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -52,6 +52,10 @@ format: $(STAMP)  ## Format in place
 
 demo: $(STAMP)  ## Four experiments on embedded data, about two minutes: a table, verdicts, rcad-demo/index.html
 	$(BIN)/rcad demo $(ARGS)
+
+pages: $(STAMP)  ## Tables and pictures of README.md and docs/, anew from the records
+	PYTHONPATH=tools/docs $(BIN)/python -m rcad_docs.made
+	PYTHONPATH=tools/docs $(BIN)/python tools/pictures.py
 
 docs: $(STAMP)  ## The documentation site, with evidence from results/: site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)

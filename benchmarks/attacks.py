@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from common import write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -309,9 +310,8 @@ def main() -> None:
         "overhead": overhead(nets["plain"], test_x[:BATCH], test_y[:BATCH]),
         "rows": rows,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
     stem = "comparison" if base == "digits" else f"comparison-{base}"
-    write_text(options.out / f"{stem}.json", json.dumps(record, indent=1) + "\n")
+    write(options.out / f"{stem}.json", record)
     write_text(options.out / f"{stem}.md", page(record))
     print(page(record))
 

@@ -8,13 +8,13 @@ Prints a table with the slowest and the fastest severity of each, uint8 in and o
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+from common import wait, write
 
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt_numbered
 from rcad.runs.record import versions
@@ -28,12 +28,10 @@ def pictures(count: int, device: torch.device) -> torch.Tensor:
 
 
 def seconds(x: torch.Tensor, name: str, severity: int, first: int) -> float:
-    if x.is_cuda:
-        torch.cuda.synchronize()
+    wait(x.device)
     start = time.perf_counter()
     corrupt_numbered(x, name, severity, seed=0, first=first)
-    if x.is_cuda:
-        torch.cuda.synchronize()
+    wait(x.device)
     return time.perf_counter() - start
 
 
@@ -74,8 +72,7 @@ def main() -> None:
         "versions": versions(),
         "date": datetime.now(UTC).date().isoformat(),
     }
-    if options.save:
-        options.save.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    write(options.save, record)
 
 
 if __name__ == "__main__":

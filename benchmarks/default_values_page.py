@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from pages import signed, table
+from common import signed, table
 from scipy.stats import rankdata
 from scipy.stats import t as student
 

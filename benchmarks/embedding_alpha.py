@@ -8,7 +8,6 @@ Writes alpha.json (every run) and alpha.md (the table). Six seeds take some minu
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pages import number, signed, table
+from common import number, signed, table, write
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -141,8 +140,7 @@ def main() -> None:
         },
         "runs": runs,
     }  # fmt: skip
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_text(options.out / "alpha.json", json.dumps(record, indent=1) + "\n")
+    write(options.out / "alpha.json", record)
     write_text(options.out / "alpha.md", page(record))
     print(shown(record))
 

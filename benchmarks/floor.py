@@ -18,7 +18,6 @@ import argparse
 import gc
 import json
 import os
-import platform
 import re
 import statistics
 import subprocess
@@ -27,18 +26,17 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before CUDA starts
 
-import step_time
 import torch
-from step_jobs import Job, Layout, problem_of, wait
+from common import head, in_a_line, listed, wait, write
+from step_jobs import Job, Layout, problem_of
 
 from rcad.train import cuda_graph
-from rcad.train.machine import deterministic, device_words
+from rcad.train.machine import deterministic
 from rcad.train.place import Engine
 
 EPOCHS = 200
@@ -232,16 +230,15 @@ TRIALS = {"search": search, "teams": teams}
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--parts", type=words(str), default=list(PARTS), help=f"out of {','.join(PARTS)}")
+    parser.add_argument("--parts", type=listed(str), default=list(PARTS), help=f"out of {','.join(PARTS)}")
     parser.add_argument("--trial", choices=list(TRIALS), help="a trial instead of the parts")
     parser.add_argument("--data-dir", type=Path, help="the folder that holds cifar100")
     parser.add_argument("--epochs", type=int, default=20, help="of CIFAR-100-2k; 200 is the whole run")
     parser.add_argument("--epochs-whole", type=int, default=4, help="of CIFAR-100; 200 is the whole run")
     parser.add_argument("--batch", type=int, default=BATCH, help="of trials")
-    parser.add_argument("--replicas", type=words(Layout.parse), default=[Layout(TEAMS, JOINED)], help="of trials")
-    parser.add_argument("--limits", type=words(int), default=[10, 3, 1], help="of the trial `search`; 0 tries all")
+    parser.add_argument("--replicas", type=listed(Layout.parse), default=[Layout(TEAMS, JOINED)], help="of trials")
+    parser.add_argument("--limits", type=listed(int), default=[10, 3, 1], help="of the trial `search`; 0 tries all")
     parser.add_argument("--search-limit", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no part after so many")
@@ -253,19 +250,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         print(json.dumps(found))
         return found
     device, start = torch.device(options.device), time.perf_counter()
-    about = {"device": device_words(device), "torch": torch.__version__, "python": platform.python_version()}
-    about["date"] = datetime.now(UTC).isoformat(timespec="seconds")
-    record: dict[str, Any] = {"kind": "rcad floor", **about, "rows": []}
+    record: dict[str, Any] = {**head("rcad floor", device), "rows": []}
     makers = {options.trial: TRIALS[options.trial]} if options.trial else {name: MAKERS[name] for name in options.parts}
 
     def keep(row: dict[str, Any]) -> None:
         print({key: value for key, value in row.items() if key != "stages"}, flush=True)
         record["rows"].append(row)
         record["seconds"] = round(time.perf_counter() - start, 1)
-        if options.out:
-            step_time.write(options.out, record)
-        if row.get("stages") and options.start_up:
-            step_time.write(options.start_up, {"kind": "rcad start-up", **about, **row})
+        write(options.out, record)
+        if row.get("stages"):
+            write(options.start_up, {**head("rcad start-up", device), **row})
 
     for name, make in makers.items():
         if time.perf_counter() - start > 60 * options.minutes:
@@ -277,7 +271,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
                 for row in make(options):
                     keep(row)
         except Exception as error:  # data that are not there, no memory: the others go on
-            keep({"part": name, "error": f"{type(error).__name__}: {error}".splitlines()[0][:300]})
+            keep({"part": name, "error": in_a_line(error)})
     return record
 
 

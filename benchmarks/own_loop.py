@@ -13,26 +13,24 @@ are compared with deterministic algorithms, in a process of its own (`--exact` d
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from step_jobs import Job, Layout, criterion_of, problem_of, wait
+from common import head, in_a_line, in_turns, listed, print_row, wait, write
+from step_jobs import Job, Layout, criterion_of, problem_of
 from torch import Tensor, nn
 
 import rcad
 from rcad.models import build
-from rcad.train.machine import deterministic, device_words
+from rcad.train.machine import deterministic
 
 COMPARED = 50
 """Steps over which the losses of both loops are compared."""
@@ -121,7 +119,7 @@ def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
             loops.append(loop)
             state = "ready"
         except Exception as error:  # the others go on
-            state = _words(error)
+            state = in_a_line(error)
             rows.append({"model": model, "method": method, "loop": kind, "error": state})
         print(f"  {model}, {method}, {kind}: {state}", flush=True)
     settings, problem = problem_of(options, options.batch, device, options.steps * (options.rounds + 1))
@@ -132,10 +130,7 @@ def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
         *(lambda loop=loop, count=count: loop.run(count) / count for loop, count in zip(loops, counts, strict=True)),
         job.seconds,
     ]
-    gc.collect()
-    gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
-    rounds = [[seconds() for seconds in timed] for _ in range(options.rounds)]
-    gc.enable()
+    rounds = in_turns(timed, options.rounds)
     for place, loop in enumerate(loops):
         eager = next((i for i, one in enumerate(loops) if (one.model, one.kind) == (loop.model, "eager")), place)
         row = {"model": loop.model, "method": method, "loop": loop.kind, **_times(rounds, place)}
@@ -149,7 +144,7 @@ def measure(options: argparse.Namespace, method: str) -> list[dict[str, Any]]:
     rows.append({"model": "ours", "method": method, "loop": f"engine, {job.trainers[0].stepper.name}"})
     rows[-1] |= _times(rounds, -1)
     for row in rows:
-        print("  ".join(f"{row.get(key, '')!s:>18}" for key in COLUMNS), flush=True)
+        print_row([row.get(key, "") for key in COLUMNS], 18)
     return rows
 
 
@@ -169,13 +164,9 @@ def exact(options: argparse.Namespace) -> list[dict[str, Any]]:
             row["largest_difference"] = max(abs(a - b) for a, b in zip(eager, captured, strict=True))
             row |= {"captured": loops[1].captured.captured, "reason": loops[1].captured.reason}
         except Exception as error:
-            row["error"] = _words(error)
+            row["error"] = in_a_line(error)
         rows.append(row)
     return rows
-
-
-def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
 def _times(rounds: Sequence[Sequence[float]], place: int) -> dict[str, float]:
@@ -186,10 +177,9 @@ def _times(rounds: Sequence[Sequence[float]], place: int) -> dict[str, float]:
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words = lambda text: text.split(",")  # noqa: E731
     parser.add_argument("--device", default="cuda" if gpu else "cpu")
-    parser.add_argument("--models", type=words, default=["torchvision", "timm", "ours"])
-    parser.add_argument("--methods", type=words, default=["rcad", "erm"])
+    parser.add_argument("--models", type=listed(), default=["torchvision", "timm", "ours"])
+    parser.add_argument("--methods", type=listed(), default=["rcad", "erm"])
     parser.add_argument("--model", default="resnet18", help="the engine's")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--size", type=int, default=32, help="pixels a side")
@@ -207,32 +197,21 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         found = {"deterministic": exact(options)}
         print(json.dumps(found))
         return found
-    record: dict[str, Any] = {
-        "kind": "rcad own loop",
-        "device": device_words(torch.device(options.device)),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "batch": options.batch,
-        "size": options.size,
-        "missing": {},
-        "rows": [],
-    }
+    record = head("rcad own loop", torch.device(options.device))
+    record |= {"batch": options.batch, "size": options.size, "missing": {}, "rows": []}
     for name in list(options.models):
         try:
             model_of(name, 2, 8)
         except Exception as error:  # a torchvision built for another torch fails in many ways
-            record["missing"][name] = _words(error)
+            record["missing"][name] = in_a_line(error)
             options.models.remove(name)
             print(f"{name} is left out: {record['missing'][name]}", file=sys.stderr)
-    print("  ".join(f"{key:>18}" for key in COLUMNS))
+    print_row(COLUMNS, 18)
     start = time.perf_counter()
 
     def keep() -> None:
         record["seconds"] = round(time.perf_counter() - start, 1)
-        if options.out:
-            options.out.parent.mkdir(parents=True, exist_ok=True)
-            options.out.write_text(json.dumps(record, indent=1) + "\n")
+        write(options.out, record)
 
     with deterministic(False, torch.device(options.device)):
         for method in options.methods:
@@ -240,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
                 try:
                     record["rows"] += measure(options, method)
                 except Exception as error:
-                    record["rows"].append({"method": method, "error": _words(error)})
+                    record["rows"].append({"method": method, "error": in_a_line(error)})
                     print(record["rows"][-1], flush=True)
                 keep()
     if time.perf_counter() - start < 60 * options.minutes:

@@ -13,15 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import tempfile
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 import torch
+from common import head, write
 
 from rcad.errors import cores, need
 from rcad.runs.config import RunConfig
@@ -70,32 +69,24 @@ def main() -> None:
             assert first == second, "records differ"
             own.append(ours)
             theirs.append(rays)
-            print(
-                f"round {number + 1}: own processes {ours:.1f} s, Ray {rays:.1f} s, ratio {rays / ours:.3f}", flush=True
-            )
-    ratios = [one / other for one, other in zip(theirs, own, strict=True)]
-    record = {
-        "kind": "rcad ray overhead",
+            ratio = f"ratio {rays / ours:.3f}"
+            print(f"round {number + 1}: own processes {ours:.1f} s, Ray {rays:.1f} s, {ratio}", flush=True)
+    ratios = [rays / ours for rays, ours in zip(theirs, own, strict=True)]
+    record = head("rcad ray overhead", torch.device("cpu")) | {
         "device": f"CPU, {workers} workers of one thread",
-        "torch": torch.__version__,
         "ray": need("ray", "ray", "ray").__version__,
-        "python": platform.python_version(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "runs": arguments.runs,
         "epochs_of_a_run": arguments.epochs,
-        "own_seconds": [round(one, 2) for one in own],
-        "ray_seconds": [round(one, 2) for one in theirs],
-        "ratios": [round(one, 3) for one in ratios],
+        "own_seconds": [round(seconds, 2) for seconds in own],
+        "ray_seconds": [round(seconds, 2) for seconds in theirs],
+        "ratios": [round(ratio, 3) for ratio in ratios],
         "ratio": round(ratios[0], 3),
         "ratio_with_warm_workers": round(median(ratios[1:] or ratios), 3),
         "start_of_the_cluster_seconds": round(up, 1),
     }
     ray.shutdown()
-    text = json.dumps(record, indent=1)
-    print(text)
-    if arguments.out is not None:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(record, indent=1))
+    write(arguments.out, record)
 
 
 if __name__ == "__main__":

@@ -9,18 +9,17 @@ layout captured in CUDA graphs; microseconds per network. Needs a GPU.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 import torch
+from common import head, write
 from torch import Tensor
 from torch.nn.functional import conv2d
 
@@ -90,18 +89,9 @@ def main() -> None:
         }
         rows.append(row)
         print(row, flush=True)
-    if options.out:
-        record = {
-            "device": torch.cuda.get_device_name(),
-            "torch": torch.__version__,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "replicas": options.replicas,
-            "batch": options.batch,
-            "unit": "microseconds per network, forward and backward of one 3x3 convolution",
-            "rows": rows,
-        }
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(record, indent=1) + "\n")
+    unit = "microseconds per network, forward and backward of one 3x3 convolution"
+    record = head("rcad replica layouts", torch.device("cuda")) | {"replicas": options.replicas, "batch": options.batch}
+    write(options.out, record | {"unit": unit, "rows": rows})
 
 
 if __name__ == "__main__":

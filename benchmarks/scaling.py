@@ -19,25 +19,23 @@ import argparse
 import gc
 import json
 import os
-import platform
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before CUDA starts
 
 import torch
-from step_floor import flops_of, rate_of
-from step_jobs import PASSES, Job, Layout, criterion_of, memory, problem_of, take_step, wait
+from common import head, in_a_line, in_turns, listed, print_row, wait, write
+from step_jobs import PASSES, Job, Layout, criterion_of, flops_of, memory, problem_of, rate_of, take_step
 from torch import nn
 
 import rcad
 from rcad.models import build
 from rcad.runs.config import RunConfig
-from rcad.train.machine import deterministic, device_words
+from rcad.train.machine import deterministic
 from rcad.train.place import Engine
 from rcad.train.task import Problem
 
@@ -187,8 +185,7 @@ class Bench:
             floor = 3 * flops_of(meta, one) / self.rate * 1e6
             return [facts | row for row in self._timed(point, floor)]
         except Exception as error:  # no memory, a network that is not installed: the others go on
-            words = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-            return [facts | {"method": method, "error": words} for method in METHODS]
+            return [facts | {"method": method, "error": in_a_line(error)} for method in METHODS]
         finally:
             gc.collect()
             if self.device.type == "cuda":
@@ -205,12 +202,8 @@ class Bench:
                 teams.grow(point, *self.problem)
         each = {method: loop.run(2) / 2 for method, loop in loops.items()}
         steps = {m: max(LEAST_STEPS, min(MOST_STEPS, int(self.options.seconds / each[m]))) for m in METHODS}
-        gc.collect()
-        gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
-        try:
-            rounds = [{m: loops[m].run(steps[m]) / steps[m] for m in METHODS} for _ in range(self.options.rounds)]
-        finally:
-            gc.enable()
+        jobs = [lambda m=m: loops[m].run(steps[m]) / steps[m] for m in METHODS]
+        rounds = [dict(zip(METHODS, times, strict=True)) for times in in_turns(jobs, self.options.rounds)]
         rows = []
         for method, loop in loops.items():
             seconds = statistics.median(times[method] for times in rounds)
@@ -233,19 +226,18 @@ class Bench:
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--device", default="cuda" if gpu else "cpu")
-    parser.add_argument("--axes", type=words(str), default=list(AXES), help=f"out of {','.join(AXES)}")
+    parser.add_argument("--axes", type=listed(str), default=list(AXES), help=f"out of {','.join(AXES)}")
     parser.add_argument("--model", default="resnet18")
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--side", type=int, default=32, help="pixels")
     parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--batches", type=words(int), default=[32, 64, 128, 256, 512, 1024, 2048, 4096])
-    parser.add_argument("--sides", type=words(int), default=[32, 64, 96, 128, 224])
-    parser.add_argument("--class-counts", type=words(int), default=[10, 100, 1_000, 10_000, 100_000])
+    parser.add_argument("--batches", type=listed(int), default=[32, 64, 128, 256, 512, 1024, 2048, 4096])
+    parser.add_argument("--sides", type=listed(int), default=[32, 64, 96, 128, 224])
+    parser.add_argument("--class-counts", type=listed(int), default=[10, 100, 1_000, 10_000, 100_000])
     models = "resnet18@32,wrn28_10@32,resnet50@224,timm:vit_small_patch16_224@224"
-    parser.add_argument("--models", type=words(_sized), default=words(_sized)(models), help="NAME@PIXELS")
-    parser.add_argument("--runs", type=words(int), default=[1, 4, 8, 16, 32, 64])
+    parser.add_argument("--models", type=listed(_sized), default=listed(_sized)(models), help="NAME@PIXELS")
+    parser.add_argument("--runs", type=listed(int), default=[1, 4, 8, 16, 32, 64])
     parser.add_argument("--run-batch", type=int, default=32, help="of each of several runs")
     parser.add_argument("--team", type=int, default=8, help="runs in a joined network, at most")
     parser.add_argument("--rounds", type=int, default=3)
@@ -256,23 +248,15 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     options = parser.parse_args(arguments)
     options.size, options.channels = options.side, 3  # as `problem_of` calls them
     start, device = time.perf_counter(), torch.device(options.device)
-    record: dict[str, Any] = {
-        "kind": "rcad scaling",
-        "device": device_words(device),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "precision": "bf16" if device.type == "cuda" else "fp32",
-        "rows": [],
-        "left_out": [],
-    }
+    record = head("rcad scaling", device)
+    record |= {"precision": "bf16" if device.type == "cuda" else "fp32", "rows": [], "left_out": []}
     done: set[Point] = set()
     if options.more and options.out and options.out.is_file():
         before = json.loads(options.out.read_text())
         record["rows"] = [row for row in before["rows"] if "error" not in row]
         record["dates"] = [*before.get("dates", [before["date"]]), record["date"]]
         done = {Point(*(row[name] for name in Point._fields)) for row in record["rows"]}
-    print("  ".join(f"{key:>14}" for key in COLUMNS), flush=True)
+    print_row(COLUMNS)
     with deterministic(False, device):
         bench = Bench(options)
         record["tflops_of_a_matrix_product"] = round(bench.rate / 1e12, 2)
@@ -284,13 +268,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
                 continue
             rows = bench.rows(point, axes)
             for row in rows:
-                print("  ".join(f"{row.get(key, '')!s:>14}" for key in COLUMNS), row.get("error", ""), flush=True)
+                print_row([*(row.get(key, "") for key in COLUMNS), row.get("error", "")])
             record["rows"] += rows
             record["seconds"] = round(time.perf_counter() - start, 1)
             print(f"{'':>14}  after {record['seconds']} s", flush=True)
-            if options.out:
-                options.out.parent.mkdir(parents=True, exist_ok=True)
-                options.out.write_text(json.dumps(record, indent=1) + "\n")
+            write(options.out, record)
     return record
 
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from pages import number, p_value, signed, table
+from common import number, p_value, signed, table
 
 from rcad.study.judge import Difference, compare_groups
 from rcad.study.judge import judge_questions as adjusted

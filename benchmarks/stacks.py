@@ -26,7 +26,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads a linear 
 import stack_ways
 import stack_zoos
 import torch
-from pages import number, table
+from common import listed, number, table
 from stack_ways import METHODS, WARM, Way
 
 from rcad.errors import MissingExtraError
@@ -121,7 +121,7 @@ def page(record: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--stacks", type=lambda text: text.split(","), default=list(STACKS), help=", ".join(STACKS))
+    parser.add_argument("--stacks", type=listed(), default=list(STACKS), help=", ".join(STACKS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, help="write the record here, and the page beside it")
     options = parser.parse_args(arguments)

@@ -1,4 +1,5 @@
-"""The steps that `step_time.py` measures: methods, the ways of taking RCAD's passes, data, runs that step in turns."""
+"""The steps that `step_time.py` measures: methods, the ways of taking RCAD's passes, data, runs that step in turns; and
+the least time that a step's arithmetic takes, at the rate of a large matrix product."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from common import wait
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.criterion import Criterion
@@ -258,11 +261,6 @@ def _use(device: torch.device) -> None:
         (square @ square).sum().backward()  # type: ignore[no-untyped-call]
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def memory(device: torch.device) -> tuple[int, int]:
     """Bytes in tensors now, from which the peak is counted anew, and bytes held, with what graphs will use."""
     if device.type != "cuda":
@@ -270,3 +268,24 @@ def memory(device: torch.device) -> tuple[int, int]:
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats(device)
     return torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device)
+
+
+def flops_of(model: nn.Module, x: Tensor) -> float:
+    """Floating-point operations of one forward: its convolutions, linear layers and other products."""
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        model.eval()(x)
+    return float(counted.get_total_flops())
+
+
+def rate_of(device: torch.device) -> float:
+    """Operations a second of a large matrix product, the best of ten."""
+    size, kind = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a, b = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    times = []
+    for _ in range(12):
+        wait(device)
+        start = time.perf_counter()
+        a @ b
+        wait(device)
+        times.append(time.perf_counter() - start)
+    return 2.0 * size**3 / min(times[2:])

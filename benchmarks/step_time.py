@@ -17,25 +17,23 @@ import gc
 import itertools
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # heard only before CUDA starts
 
 import torch
-from step_floor import flops_of, rate_of
-from step_jobs import CRITERIA, EPOCHS, METHODS, PASSES, Job, Layout, problem_of, wait
+from common import head, in_turns, listed, print_row, wait, write
+from step_jobs import CRITERIA, EPOCHS, METHODS, PASSES, Job, Layout, flops_of, problem_of, rate_of
 
 from rcad.train.loop import Trainer
-from rcad.train.machine import deterministic, device_words
+from rcad.train.machine import deterministic
 from rcad.train.place import Engine
 from rcad.train.task import model_of
 
@@ -88,10 +86,7 @@ def measure(
     ]
     length: dict[str, Any] = {"seconds": longer * ROUND_SECONDS, "limit": longer * options.steps}
     jobs = [Job(name, settings, problem, mode, layout, **length) for name in names]
-    gc.collect()
-    gc.disable()  # a collection in the middle of a round would be charged to whatever runs then
-    rounds = [[job.seconds() for job in jobs] for _ in range(options.rounds)]
-    gc.enable()
+    rounds = in_turns([job.seconds for job in jobs], options.rounds)
     erm = names.index("erm")
     rows = []
     for index, job in enumerate(jobs):
@@ -116,7 +111,7 @@ def measure(
     for row in rows:
         limit = floor(row["method"], batch)
         row["ratio_to_floor"] = round(row["ms_per_seed_step"] / limit, 3)
-        print("  ".join(f"{row[key]!s:>14}" for key in COLUMNS), flush=True)
+        print_row(row[key] for key in COLUMNS)
     return rows
 
 
@@ -179,17 +174,16 @@ def _shares(batch: int, mode: str, layout: Layout) -> bool:
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     gpu = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    words = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--device", default="cuda" if gpu else "cpu")
     parser.add_argument("--model", default="resnet18" if gpu else "small_cnn")
     parser.add_argument("--size", type=int, default=32, help="pixels a side")
     parser.add_argument("--channels", type=int, default=3)
     parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--batches", type=words(int), default=[32, 128, 512] if gpu else [32, 128])
-    parser.add_argument("--methods", type=words(str), default=list(METHODS))
-    parser.add_argument("--modes", type=words(str), default=["eager", "graph", "compile"] if gpu else ["eager"])
+    parser.add_argument("--batches", type=listed(int), default=[32, 128, 512] if gpu else [32, 128])
+    parser.add_argument("--methods", type=listed(str), default=list(METHODS))
+    parser.add_argument("--modes", type=listed(str), default=["eager", "graph", "compile"] if gpu else ["eager"])
     layouts = "1,4,8,10,2x5,4x5,4x8" if gpu else "1"
-    parser.add_argument("--replicas", type=words(Layout.parse), default=words(Layout.parse)(layouts))
+    parser.add_argument("--replicas", type=listed(Layout.parse), default=listed(Layout.parse)(layouts))
     parser.add_argument("--steps", type=int, default=32 if gpu else 4)
     parser.add_argument("--rounds", type=int, default=5 if gpu else 9)
     parser.add_argument("--all", action="store_true", help="every method in every mode, which takes long")
@@ -210,21 +204,16 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             """Milliseconds: a backward costs two forwards."""
             return 3 * flops * batch * PASSES.get(method, 1.0) / rate * 1e3
 
-        record: dict[str, Any] = {
-            "kind": "rcad step times",
-            "device": device_words(device),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        record = head("rcad step times", device)
+        record |= {
             "tflops_of_a_matrix_product": round(rate / 1e12, 2),
             "precision": settings.train.precision,
             "rows": [],
         }
-        print("  ".join(f"{key:>14}" for key in COLUMNS))
+        print_row(COLUMNS)
         for group in groups(options):
             record["rows"] += measure(options, *group, floor)
-            if options.out:
-                write(options.out, record)
+            write(options.out, record)
     return record
 
 
@@ -239,14 +228,8 @@ def mode_by_mode(options: argparse.Namespace, arguments: Sequence[str]) -> dict[
             found = json.loads(part.read_text())
             part.unlink()
             record = {**found, **record, "rows": [*record.get("rows", ()), *found["rows"]]}
-            if options.out:
-                write(options.out, record)
+            write(options.out, record)
     return record
-
-
-def write(path: Path, record: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

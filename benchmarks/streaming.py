@@ -19,13 +19,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -33,6 +31,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from common import head, write
 from PIL import Image
 
 from rcad.data.images import decode
@@ -41,7 +40,7 @@ from rcad.errors import cores
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.train.loop import Trainer
-from rcad.train.machine import deterministic, device_words, pick_device, side_stream
+from rcad.train.machine import deterministic, pick_device, side_stream
 from rcad.train.place import Place
 from rcad.train.step import Streamed
 from rcad.train.task import Reader, method_of, model_of, prepare
@@ -216,20 +215,12 @@ def main() -> None:
     device = pick_device(arguments.device)
     size, batch = arguments.size, arguments.batch
     count = batch * (WARM + arguments.steps + 4)
-    record: dict[str, Any] = {
-        "kind": "rcad streaming",
-        "device": device_words(device),
-        "cores": cores(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "images": {"files": count, "pixels": [500, 375], "size": size, "batch": batch},
-    }
+    record = head("rcad streaming", device) | {"cores": cores()}
     if arguments.part == "memory":
-        del record["images"]
         with tempfile.TemporaryDirectory() as folder:
             record["memory"] = memory(arguments.shards, Path(folder), arguments.repeats)
         return _write(arguments.out, record)
+    record["images"] = {"files": count, "pixels": [500, 375], "size": size, "batch": batch}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         print(f"making {count:,} images", flush=True)
@@ -239,10 +230,9 @@ def main() -> None:
         settings += ["train.channels_last=true"] if device.type == "cuda" else []
 
         def config(method: str) -> RunConfig:
-            given = (
-                (("alpha", 0.5),) if method == "rcad" else ()
-            )  # none can be measured: every class has the same images
-            return configure(str(root / "images"), [(method, given)], epochs=1, settings=settings)
+            # No alpha can be measured: every class has the same images.
+            parameters = (("alpha", 0.5),) if method == "rcad" else ()
+            return configure(str(root / "images"), [(method, parameters)], epochs=1, settings=settings)
 
         def place(**more: Any) -> Place:
             return Place.of(root / "runs", cache_dir=root / "cache", device=arguments.device, **more)
@@ -276,11 +266,8 @@ def main() -> None:
 
 
 def _write(path: Path | None, record: dict[str, Any]) -> None:
-    text = json.dumps(record, indent=1)
-    print(text)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n", encoding="utf-8")
+    print(json.dumps(record, indent=1))
+    write(path, record)
 
 
 if __name__ == "__main__":

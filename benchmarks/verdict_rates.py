@@ -8,7 +8,6 @@ Writes verdict_rates.json and verdict_rates.md, in about a minute on one core.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads a linear 
 
 import numpy as np
 import scipy
+from common import write
 from scipy.stats import t as student
 from simulated_studies import UCI, Array, images, our_spread, record, recorded, tables
 from verdict_rates_page import page
@@ -142,8 +142,7 @@ def main() -> None:
         "T1": [f"{claim.where}: {claim.statement}" for claim in SUITE.claims],
         **found,
     }
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_text(options.out / "verdict_rates.json", json.dumps(made, indent=1) + "\n")
+    write(options.out / "verdict_rates.json", made)
     write_text(options.out / "verdict_rates.md", page(made))
     print(f"{options.out / 'verdict_rates.md'}: {made['seconds']:.0f} s")
 

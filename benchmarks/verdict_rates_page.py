@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pages import table
+from common import table
 
 from rcad.paper.published import T1
 

@@ -30,15 +30,15 @@ def resolved(*words: str) -> list[Mapping[str, Any]]:
         report = Path(folder) / "report.json"
         command = [sys.executable, *PIP, "--report", str(report), "-c", str(ROOT / "constraints.txt"), *words]
         subprocess.run(command, check=True)
-        found = json.loads(report.read_text())["install"]
-    return [one for one in found if one["metadata"]["name"] != "rcad"]
+        packages = json.loads(report.read_text())["install"]
+    return [package for package in packages if package["metadata"]["name"] != "rcad"]
 
 
-def line(one: Mapping[str, Any]) -> str:
+def line(package: Mapping[str, Any]) -> str:
     """A package with its hash; a comment where no index vouches for it."""
-    name, version = one["metadata"]["name"], one["metadata"]["version"]
+    name, version = package["metadata"]["name"], package["metadata"]["version"]
     pin = f"{re.sub('[-_.]+', '-', name).lower()}=={version}"
-    digest = one["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
+    digest = package["download_info"].get("archive_info", {}).get("hashes", {}).get("sha256")
     if digest is None or "+" in version:
         return f"# {pin}: a local build, which no index has"
     return f"{pin} --hash=sha256:{digest}"
@@ -51,11 +51,11 @@ def locked(environment: Packages, pins: Packages, system: str) -> str:
         environment: what development needs.
         pins: every pin of constraints.txt; those that are not in the environment become comments.
     """
-    needed = sorted({line(one) for one in environment})
-    others = sorted({line(one) for one in pins} - set(needed))
+    needed = sorted(set(map(line, environment)))
+    unused = sorted(set(map(line, pins)) - set(needed))
     head = f"# Made by `make lock` on {system}; `make test HASHES=1` installs by it."
     apart = "# Pins that are installed apart, or belong to extras of users:"
-    return "\n".join([head, *needed, apart, *(f"# {one.removeprefix('# ')}" for one in others)]) + "\n"
+    return "\n".join([head, *needed, apart, *(f"# {pin.removeprefix('# ')}" for pin in unused)]) + "\n"
 
 
 def main() -> None:

@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+ADAPTERS = "tests/integrations/test_adapters.py"
 TESTS = {
     "attacks": ["tests/evaluate/test_robustness.py"],
     "cli": ["tests/cli/test_train.py", "tests/cli/test_runs.py"],
     "data": ["tests/data"],
-    "hf": ["tests/integrations/test_huggingface*.py", "tests/integrations/test_accelerate*.py"],
-    "lightning": ["tests/integrations/test_lightning*.py"],
+    "hf": ["tests/integrations/test_huggingface*.py", "tests/integrations/test_accelerate*.py", ADAPTERS],
+    "lightning": ["tests/integrations/test_lightning*.py", ADAPTERS],
     "onnx": ["tests/predict/test_export.py"],
     "mlflow": ["tests/train/test_trackers.py"],
     "tensorboard": ["tests/train/test_trackers.py"],
@@ -34,8 +35,8 @@ TESTS = {
     "ray": ["tests/train/test_on_ray.py"],
     "report": ["tests/report"],
     "sklearn": ["tests/integrations/test_sklearn*.py"],
-    "skorch": ["tests/integrations/test_skorch*.py"],
-    "timm": ["tests/integrations/test_timm*.py"],
+    "skorch": ["tests/integrations/test_skorch*.py", ADAPTERS],
+    "timm": ["tests/integrations/test_timm*.py", ADAPTERS],
     "tune": ["tests/study/test_space.py", "tests/cli/test_tune.py"],
 }
 """The test files of each extra."""
@@ -51,15 +52,15 @@ def pins() -> dict[str, str]:
 
 def lowest(extra: str, project: dict[str, Any]) -> dict[str, str]:
     """Lowest declared version by package of an extra, those of extras it includes among them."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for requirement in project["optional-dependencies"][extra]:
-        if own := re.fullmatch(r"rcad\[(.+)\]", requirement):
-            for other in own[1].split(","):
-                found |= lowest(other, project)
+        if included := re.fullmatch(r"rcad\[(.+)\]", requirement):
+            for other in included[1].split(","):
+                versions |= lowest(other, project)
         else:
             name, version = requirement.split(">=")
-            found[name] = version
-    return found
+            versions[name] = version
+    return versions
 
 
 def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -67,34 +68,37 @@ def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str
 
 
 def install(extras: list[str], replaced: dict[str, str], folder: Path) -> dict[str, dict[str, str]]:
-    """An environment with the lowest versions of all those extras: what was asked for, by extra."""
+    """Make an environment with the lowest versions of all those extras; returns them by extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     core = dict(requirement.split(">=") for requirement in project["dependencies"])
-    asked = {extra: lowest(extra, project) for extra in extras}
-    asked = {extra: {name: replaced.get(name, asked[extra][name]) for name in asked[extra]} for extra in extras}
-    versions = {"numpy": core["numpy"]} | {name: of[name] for of in asked.values() for name in of} | replaced
+    by_extra = {
+        extra: {name: replaced.get(name, version) for name, version in lowest(extra, project).items()}
+        for extra in extras
+    }
     pinned = pins()
-    wanted = {"torch": pinned["torch"]} | {name: pinned[name] for name in TOOLS} | versions
-    timm = wanted.pop("timm", None)
+    versions = {name: pinned[name] for name in ("torch", *TOOLS)} | {"numpy": core["numpy"]}
+    for packages in (*by_extra.values(), replaced):
+        versions |= packages
+    timm = versions.pop("timm", None)
     run(sys.executable, "-m", "venv", folder, check=True)
     pip = (folder / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, *(f"{name}=={version}" for name, version in wanted.items()), check=True)
+    run(*pip, *(f"{name}=={version}" for name, version in versions.items()), check=True)
     if timm:
         # It asks for torchvision, and that for a torch built for CUDA: both lie apart, as in the Makefile.
         run(*pip, f"torch=={pinned['torch']}", "huggingface_hub", "pyyaml", "safetensors", check=True)
         apart = ("--upgrade", "--no-deps", "--target", folder / "timm")
         run(*pip, *apart, f"timm=={timm}", f"torchvision=={pinned['torchvision']}", check=True)
-    return asked
+    return by_extra
 
 
-def test(extra: str, asked: dict[str, str], folder: Path) -> tuple[bool, str]:
+def test(extra: str, packages: dict[str, str], folder: Path) -> tuple[bool, str]:
     """Whether the tests of an extra pass, and its row of the table."""
     files = [path for pattern in TESTS[extra] for path in sorted(ROOT.glob(pattern))]
     path = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     command = (folder / "bin/python", "-m", "pytest", "-q", "-n", "0", "--no-header", *files)
     tested = run(*command, env=os.environ | path, stdout=subprocess.PIPE)
     print(tested.stdout[-6000:], flush=True)
-    versions = ", ".join(f"{name} {version}" for name, version in asked.items())
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
     outcome = (tested.stdout.splitlines() or ["no test ran"])[-1].strip("= ")
     return tested.returncode == 0, f"| `{extra}` | {versions} | {outcome} |"
 
@@ -108,8 +112,8 @@ def main() -> int:
     extras = options.extras
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
-        asked = install(extras, dict(text.split("==") for text in options.replaced), folder)
-        results = [test(extra, asked[extra], folder) for extra in extras]
+        by_extra = install(extras, dict(text.split("==") for text in options.replaced), folder)
+        results = [test(extra, by_extra[extra], folder) for extra in extras]
     print(f"Python {sys.version.split()[0]}, torch {pins()['torch']}\n\n| extra | versions | outcome |\n|---|---|---|")
     print(*(row for _, row in results), sep="\n")
     return 0 if all(passed for passed, _ in results) else 1

@@ -30,23 +30,15 @@ def bill(version: str, lock: str) -> dict[str, Any]:
     rcad itself bundles nothing of others: its pages hold its own style and script, and pictures with letters drawn from
     DejaVu Sans, whose licence allows it (see SECURITY.md).
     """
-    found = []
-    for name, package, digest in re.findall(
+    packages = []
+    for name, pinned, digest in re.findall(
         r"^#? ?([a-z0-9-]+)==([^ :]+)(?: --hash=sha256:([0-9a-f]{64}))?", lock, re.MULTILINE
     ):
-        one: dict[str, Any] = {"type": "library", "name": name, "version": package}
-        one["purl"] = f"pkg:pypi/{name}@{package}"
-        if digest:
-            one["hashes"] = [{"alg": "SHA-256", "content": digest}]
-        found.append(one)
+        package = {"type": "library", "name": name, "version": pinned, "purl": f"pkg:pypi/{name}@{pinned}"}
+        packages.append(package | ({"hashes": [{"alg": "SHA-256", "content": digest}]} if digest else {}))
     about = {"type": "library", "name": "rcad", "version": version, "licenses": [{"license": {"id": "MIT"}}]}
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "version": 1,
-        "metadata": {"component": about},
-        "components": found,
-    }
+    head = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": about}}
+    return {**head, "components": packages}
 
 
 def main() -> int:

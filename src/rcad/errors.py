@@ -1,4 +1,4 @@
-"""What is a user's to mend, said in one sentence (expected, got, what to do); checks and the repr of single values."""
+"""Errors that a user can correct, each in one sentence (expected, got, what to do); checks of single values."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
-    """Names come from files: line breaks and a terminal's codes are written out, as Python writes them."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """The text with line breaks and terminal codes escaped as Python writes them: names may come from files."""
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at the stream and it can move its cursor."""
+    """Whether the stream is a terminal that can move its cursor."""
     try:
         return stream.isatty() and os.environ.get("TERM") != "dumb"
     except ValueError:  # closed
@@ -69,7 +69,7 @@ def without_advice(problem: str) -> str:
 
 
 def command(*words: str) -> str:
-    """A command that a shell takes as it stands, in one line, whatever is in its words."""
+    """A command line to paste into a shell, whatever its words contain."""
     return " ".join(map(_quoted, words))
 
 
@@ -77,7 +77,7 @@ def _quoted(word: str) -> str:
     if not _CONTROL.search(word):
         return shlex.quote(word)
     plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", plain) + "'"
+    return "$'" + _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", plain) + "'"
 
 
 class InputError(ValueError):
@@ -95,7 +95,7 @@ class MissingExtraError(ImportError):
 
 
 def install(extra: str) -> str:
-    """The command that brings an extra."""
+    """The command that installs an extra."""
     return f"pip install -c constraints.txt -e '.[{extra}]'"
 
 
@@ -108,11 +108,11 @@ def need(module: str, package: str, extra: str = "data") -> Any:
 
 
 @contextlib.contextmanager
-def fitting(what: str, remedy: str) -> Iterator[None]:
-    """For work on what a file says: whatever wrong parts of it end in is one line that names the file.
+def fitting(source: str, remedy: str) -> Iterator[None]:
+    """Turns any error from reading the contents of a file into an InputError that names the file.
 
     Args:
-        what: the file, in words.
+        source: the file, in words.
         remedy: what the user can do about it.
     """
     try:
@@ -121,7 +121,7 @@ def fitting(what: str, remedy: str) -> Iterator[None]:
         raise
     except Exception as error:  # a number for a text, a list too short, a key that is missing: there is no end of them
         got = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise InputError(f"expected {what} to hold what its kind has, but got {_cut(got, 100)}; {remedy}") from None
+        raise InputError(f"expected {source} to hold what its kind has, but got {_cut(got, 100)}; {remedy}") from None
 
 
 def shaped(name: str, value: Any, kind: Any) -> Any:
@@ -134,11 +134,11 @@ def shaped(name: str, value: Any, kind: Any) -> Any:
     if isinstance(kind, tuple):
         return None if value is None else shaped(name, value, kind[0])
     if isinstance(kind, list) and isinstance(value, list | tuple):
-        return [shaped(f"{name}[{place}]", one, kind[0]) for place, one in enumerate(value)]
+        return [shaped(f"{name}[{place}]", item, kind[0]) for place, item in enumerate(value)]
     if isinstance(kind, dict) and isinstance(value, dict):
         if str in kind:
-            return {shaped(name, key, str): shaped(f"{name}.{key}", one, kind[str]) for key, one in value.items()}
-        return {**value, **{key: shaped(f"{name}.{key}", value.get(key), one) for key, one in kind.items()}}
+            return {shaped(name, key, str): shaped(f"{name}.{key}", item, kind[str]) for key, item in value.items()}
+        return {**value, **{key: shaped(f"{name}.{key}", value.get(key), inner) for key, inner in kind.items()}}
     if kind is float:
         finite(name, value)
     elif not isinstance(kind, type) or not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -187,10 +187,10 @@ def one_of(name: str, value: Any, choices: Iterable[str]) -> None:
     if value not in choices:
         near = get_close_matches(str(value), choices, n=1) or get_close_matches(str(value).lower(), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        known = f"to be one of {', '.join(choices)}" if choices else "not to be given (there are none)"
-        if near and len(known) > LONGEST // 2:  # what is meant is plain, and the list would not fit
-            known = "to be a known one"
-        raise InputError(f"expected {name} {known}, but got {value!r}{hint}")
+        rule = f"to be one of {', '.join(choices)}" if choices else "not to be given (there are none)"
+        if near and len(rule) > LONGEST // 2:  # what is meant is plain, and the list would not fit
+            rule = "to be a known one"
+        raise InputError(f"expected {name} {rule}, but got {value!r}{hint}")
 
 
 def expanded(path: Path | str) -> Path:
@@ -204,12 +204,12 @@ def expanded(path: Path | str) -> Path:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory() -> int:
-    """Bytes of the machine's memory; beyond all need where the system does not say."""
+    """Bytes of the machine's memory; 2**62 if the system does not say."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 62
 
 
@@ -218,7 +218,7 @@ IN_TRAINING = 16
 
 
 def check_parameters(name: str, count: int) -> None:
-    """A network of so many parameters must fit into the memory; said before any of it is taken."""
+    """Raises if a network of `count` parameters cannot be trained in this machine's memory."""
     if IN_TRAINING * count > memory():
         raise InputError(
             f"expected {name} to fit into {memory() / 1e9:.3g} GB of memory, but its {_power(count)} parameters take "
@@ -239,15 +239,14 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def did_you_mean(name: str, known: list[str]) -> str:
-    """A hint at the nearest known key, e.g. "; did you mean 'train.epochs'?"; else the keys there are."""
-    last = {
-        key: key.rpartition(".")[2] for key in known
-    }  # sections are often right, and make all keys in them look near
+def did_you_mean(name: str, keys: list[str]) -> str:
+    """A hint at the nearest key, e.g. "; did you mean 'train.epochs'?"; else the keys there are."""
+    # Sections are often right, and make all keys in them look near.
+    last = {key: key.rpartition(".")[2] for key in keys}
     words = get_close_matches(name.rpartition(".")[2], sorted({*last.values()}), n=1)
-    if near := get_close_matches(name, [key for key in known if last[key] in words], n=1, cutoff=0.0):
+    if near := get_close_matches(name, [key for key in keys if last[key] in words], n=1, cutoff=0.0):
         return f"; did you mean {near[0]!r}?"
-    return f"; known: {', '.join(known)}" if known else "; there is none"
+    return f"; known: {', '.join(keys)}" if keys else "; there is none"
 
 
 def writable(name: str, text: str) -> str:
@@ -260,7 +259,7 @@ def writable(name: str, text: str) -> str:
 
 
 def html_table(rows: Mapping[str, str]) -> str:
-    """Names and what they are, as a notebook shows them."""
+    """Names and values as an HTML table, for notebooks."""
     return f"<table>{''.join(f'<tr><th>{escape(k)}</th><td>{escape(v)}</td></tr>' for k, v in rows.items())}</table>"
 
 
@@ -268,9 +267,6 @@ class Value:
     """Mixin for frozen dataclasses (declared with repr=False): prints as one would write it, without the defaults."""
 
     def __repr__(self) -> str:
-        shown = [f for f in fields(self) if _differs(f, getattr(self, f.name))]  # type: ignore[arg-type]
-        return f"{type(self).__name__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
-
-
-def _differs(field: Any, value: Any) -> bool:
-    return field.default is MISSING or value != field.default
+        values = [(field, getattr(self, field.name)) for field in fields(self)]  # type: ignore[arg-type]
+        written = [f"{f.name}={value!r}" for f, value in values if f.default is MISSING or value != f.default]
+        return f"{type(self).__name__}({', '.join(written)})"

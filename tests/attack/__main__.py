@@ -37,11 +37,9 @@ HELD = (
     "left behind",
 )
 _NAMES = {
-    "a number that is different": "different",
-    "an exception that is not ours": "exceptions that are not ours",
-    **dict.fromkeys(("exception", "refused"), "exceptions that are not ours"),
-    **dict.fromkeys(("crash",), "crashes"),
-    **dict.fromkeys(("damaged",), "lost"),
+    "crash": "crashes",
+    "damaged": "lost",
+    **dict.fromkeys(("an exception that is not ours", "exception", "refused"), "exceptions that are not ours"),
     **dict.fromkeys(("a control character", "not one line", "a long message", "output beside an error"), HELD[5]),
 }
 """What the workers call a fault, as the record counts it."""
@@ -76,34 +74,26 @@ class Attack:
 
     def _follow(self, module: str, name: str, *more: str) -> int | None:
         """Runs a worker and takes down what it says; where it died, the number of the mutant it was at."""
-        given = ["--seed", str(self.seed + int(name[0])), "--until", str(self.until), *more]
-        command = [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-m",
-            f"attack.{module}",
-            "--folder",
-            str(self.folder / f"{module}-{name}"),
-        ]
+        command = [sys.executable, "-W", "ignore", "-m", f"attack.{module}", "--until", str(self.until), *more]
+        command += ["--seed", str(self.seed + int(name[0])), "--folder", str(self.folder / f"{module}-{name}")]
         log = (self.folder / f"{module}-{name}.log").open("w")
-        process = subprocess.Popen([*command, *given], stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert process.stdout is not None
         at, whole = -1, False
         for line in process.stdout:
             if not line.startswith("{"):
                 continue
-            told = json.loads(line)
+            message = json.loads(line)
             with self._lock:
-                if "at" in told:
-                    at = told["at"]
-                elif "fault" in told:
-                    self.faults.append(told)
-                    print(json.dumps(told)[:400], flush=True)
+                if "at" in message:
+                    at = message["at"]
+                elif "fault" in message:
+                    self.faults.append(message)
+                    print(json.dumps(message)[:400], flush=True)
                 else:
                     whole = True
-                    self.kills.update(told["tried"].pop("kills", {}))
-                    self.tried.update(told["tried"])
+                    self.kills.update(message["tried"].pop("kills", {}))
+                    self.tried.update(message["tried"])
         process.wait()
         return None if whole else at
 

@@ -16,7 +16,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,41 +26,30 @@ ROOT = Path(__file__).parents[2]
 RECORD = Path(__file__).with_name("damage.json")
 
 
-def _half(content: bytes, chance: random.Random) -> bytes:
-    return content[: len(content) // 2]
+KINDS = ("half", "empty", "zeros", "zero tail", "garbage tail", "one bit", "missing", "a folder in its place")
 
 
-def _zero_tail(content: bytes, chance: random.Random) -> bytes:
-    cut = chance.randrange(len(content) // 3, len(content) - 1)
-    return content[:cut] + bytes(len(content) - cut)
-
-
-def _garbage_tail(content: bytes, chance: random.Random) -> bytes:
-    cut = chance.randrange(len(content) // 3, len(content) - 1)
-    return content[:cut] + chance.randbytes(len(content) - cut)
-
-
-def _one_bit(content: bytes, chance: random.Random) -> bytes:
-    changed = bytearray(content)
-    changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    return bytes(changed)
-
-
-KINDS: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
-    "half": _half,
-    "empty": lambda content, chance: b"",
-    "zeros": lambda content, chance: bytes(len(content)),
-    "zero tail": _zero_tail,
-    "garbage tail": _garbage_tail,
-    "one bit": _one_bit,
-    "missing": lambda content, chance: None,
-    "a folder in its place": lambda content, chance: None,
-}
+def damaged(content: bytes, kind: str, chance: random.Random) -> bytes | None:
+    """What a file holds after this damage; None where it is no longer there."""
+    if kind == "half":
+        return content[: len(content) // 2]
+    if kind == "empty":
+        return b""
+    if kind == "zeros":
+        return bytes(len(content))
+    if kind.endswith("tail"):
+        at = chance.randrange(len(content) // 3, len(content) - 1)
+        return content[:at] + (bytes if kind == "zero tail" else chance.randbytes)(len(content) - at)
+    if kind == "one bit":
+        changed = bytearray(content)
+        changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        return bytes(changed)
+    return None
 
 
 def damage(path: Path, kind: str, chance: random.Random) -> None:
     """Damage a file in this way."""
-    content = KINDS[kind](path.read_bytes(), chance)
+    content = damaged(path.read_bytes(), kind, chance)
     if content is not None:
         path.write_bytes(content)
         return
@@ -252,9 +241,8 @@ def _as_it_was(whole: Path, place: Path) -> None:
         assert rows == after["epochs"]
         old, new = (_read(one / "evaluation" / "calibration.json")["numbers"] for one in (record.parent, ours))
         assert old == new
-        for store in ("stopped",):
-            final = place / store / run / "model.safetensors"
-            assert not final.exists() or final.read_bytes() == (ours / "model.safetensors").read_bytes()
+        resumed = place / "stopped" / run / "model.safetensors"
+        assert not resumed.exists() or resumed.read_bytes() == (ours / "model.safetensors").read_bytes()
     for weights in place.glob("new/*/model.safetensors"):
         assert weights.read_bytes() == (whole / "imaged" / weights.parent.name / weights.name).read_bytes()
 

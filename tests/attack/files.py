@@ -15,7 +15,7 @@ import numpy as np
 from attack import mutants
 from attack.damage import Said, rcad
 from attack.mutants import Mutate
-from made import images, png, table
+from made import images, png, table, tar
 from rcad.train.stop import Stop
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -128,6 +128,7 @@ def _own_data() -> dict[str, Kind]:
     import pyarrow.csv
     import pyarrow.parquet as pq
     import torch
+    from PIL import Image
 
     rows = pa.csv.read_csv("my.csv")
     pq.write_table(rows, "my.parquet")
@@ -136,10 +137,10 @@ def _own_data() -> dict[str, Kind]:
     np.save("my.npy", np.column_stack([numbers, numbers.sum(1) > 0]))
     np.savez("my.npz", x=numbers.astype(np.float32), y=(numbers.sum(1) > 0).astype(np.int64))
     np.savez_compressed("pixels.npz", x_train=np.zeros((6, 5, 5), np.uint8) + 9, y_train=np.array(list("ababab")))
-    Path("a.tar.gz").write_bytes(mutants.tar_of({f"a/{c}/{i}.png": png(seed=i) for c in "xy" for i in range(2)}))
+    tar("a.tar.gz", {f"a/{c}/{i}.png": png(seed=i) for c in "xy" for i in range(2)})
     shutil.make_archive("b", "zip", "images")
     for suffix in ("bmp", "jpg", "gif", "tif", "webp", "ppm"):
-        _image(suffix)
+        Image.open(io.BytesIO(png(seed=7))).save(f"images/class0/0.{suffix}")
     labels = [f"{i}.png,{'ab'[i % 2]}" for i in range(4)]
     Path("flat").mkdir(exist_ok=True)
     for i in range(4):
@@ -168,13 +169,6 @@ def _own_data() -> dict[str, Kind]:
         read = (IMPORT, f"{IMPORT} --skip-bad")
         kinds[f"image {suffix}"] = Kind(f"images/class0/0.{suffix}", mutants.raw, read, ("images", "cache"), 3)
     return kinds
-
-
-def _image(suffix: str) -> None:
-    from PIL import Image
-
-    file = Path(f"images/class0/0.{suffix}")
-    Image.open(io.BytesIO(png(seed=7))).save(file)
 
 
 def _studies() -> dict[str, Kind]:
@@ -234,33 +228,21 @@ def _estimator() -> dict[str, Kind]:
     return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",), (), 10)}
 
 
-def _estimate() -> None:
-    from rcad.integrations.sklearn import RCADClassifier
-
-    RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
-
-
-def _read_comparison() -> None:
-    from rcad.study.compare import Comparison
-
-    str(Comparison.read("comparison/compare.json"))
-
-
-def _read_search() -> None:
-    from rcad.study.tune import Tuning
-
-    str(Tuning.read("search/rcad.json"))
-
-
-PROGRAMS = {"estimator": _estimate, "comparison": _read_comparison, "search": _read_search}
+PROGRAMS = ("estimator", "comparison", "search")
 
 
 def program(name: str) -> Said:
     """What a program does with a file of ours."""
     from rcad.errors import InputError
+    from rcad.integrations.sklearn import RCADClassifier
+    from rcad.study.compare import Comparison
+    from rcad.study.tune import Tuning
 
     try:
-        PROGRAMS[name]()
+        if name == "estimator":
+            RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+        else:
+            str(Comparison.read("comparison/compare.json") if name == "comparison" else Tuning.read("search/rcad.json"))
     except InputError as error:
         return Said(2, "", f"rcad: {error}\n")
     return Said(0, "", "")

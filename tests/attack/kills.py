@@ -140,8 +140,6 @@ def made(folder: Path) -> dict[str, Any]:
             found[name] = plain(read_log(path))
         elif path.name == "model.safetensors":
             found[name] = _weights(path)
-        elif path.suffix in (".html", ".md", ".png", ".pdf", ".tex"):
-            found[name] = "there"
         else:
             found[name] = path.read_bytes() if path.suffix == ".toml" else "there"
     return found
@@ -181,30 +179,38 @@ class Attack:
         shutil.copy(RESULTS / "alpha" / "alpha.json", "records/alpha/alpha.json")
         for method in ("erm", "rcad"):
             assert run(f"train {OWN} --epochs 1 --runs done --quiet --method {method}".split()) == 0
-        for name, one in ((name, ROUNDS[name]) for name in self.only):
-            self._enter(name)
-            # In this process: what it imports, its children need not.
-            assert run(one.words) == 0, name
-            shutil.rmtree(one.out)
-            for folder in one.given:
-                shutil.copytree(f"../{folder}", folder, dirs_exist_ok=True)
-            started, child = time.monotonic(), Child(one.words)
-            code = child.wait()
-            assert code == 0, (name, code, child.said)
-            self.seconds[name], self.reference[name] = time.monotonic() - started, made(Path(one.out))
-            self._leave()
+        for name in self.only:
+            words, out, inputs = ROUNDS[name].words, ROUNDS[name].out, ROUNDS[name].given
+            with self._folder(name):
+                # In this process: what it imports, its children need not.
+                assert run(words) == 0, name
+                shutil.rmtree(out)
+                for folder in inputs:
+                    shutil.copytree(f"../{folder}", folder, dirs_exist_ok=True)
+                started, child = time.monotonic(), Child(words)
+                code = child.wait()
+                assert code == 0, (name, code, child.said)
+                self.seconds[name], self.reference[name] = time.monotonic() - started, made(Path(out))
 
-    def _enter(self, name: str) -> None:
+    @contextlib.contextmanager
+    def _folder(self, name: str) -> Iterator[None]:
+        """Work in a new folder that holds what the command needs."""
         folder = Path(f"round-{name}")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         shutil.copy("my.csv", folder)
         for given in ROUNDS[name].given:
             shutil.copytree(given, folder / given)
-        os.chdir(folder)
+        with contextlib.chdir(folder):
+            yield
 
-    def _leave(self) -> None:
-        os.chdir("..")
+    @contextlib.contextmanager
+    def _round(self, name: str) -> Iterator[None]:
+        """Disturb the command inside; an undisturbed call has the last word."""
+        with self._folder(name):
+            yield
+            child = Child(ROUNDS[name].words)
+            self._end(name, child, child.wait(300))
 
     def _fault(self, kind: str, name: str, what: str) -> None:
         self.faults.append({"fault": kind, "command": name, "what": what[:600]})
@@ -225,7 +231,7 @@ class Attack:
         return after
 
     def _end(self, name: str, child: Child, code: int | None) -> None:
-        """An undisturbed call has the last word."""
+        """What an undisturbed call leaves is what it left the first time."""
         if code != 0:
             broken = "crash" if code is None or code < 0 else "refused"
             kind = "exception" if code == 1 or "unexpected" in child.said else broken
@@ -245,49 +251,39 @@ class Attack:
 
     def killed(self, name: str) -> None:
         """A round in which the command is killed until it is done."""
-        self._enter(name)
         before: dict[str, Any] = {}
-        for _ in range(MOST_KILLS):
-            child = Child(ROUNDS[name].words)
-            code = child.wait(self.draw.uniform(0.0, 0.6 * self.seconds[name]))
-            if code is not None:
-                break
-            child.kill()
-            self.kills[name] += 1
-            before = self._looked(name, before)
-        child = Child(ROUNDS[name].words)
-        self._end(name, child, child.wait(300))
-        self._leave()
+        with self._round(name):
+            for _ in range(MOST_KILLS):
+                child = Child(ROUNDS[name].words)
+                if child.wait(self.draw.uniform(0.0, 0.6 * self.seconds[name])) is not None:
+                    break
+                child.kill()
+                self.kills[name] += 1
+                before = self._looked(name, before)
 
     def shared(self, name: str = "train") -> None:
         """A round of several processes on one sweep, of which one is killed."""
-        self._enter(name)
-        children = [Child(ROUNDS[name].words) for _ in range(3)]
-        time.sleep(self.draw.uniform(0.0, self.seconds[name]))
-        children[0].kill()
-        self.kills[name] += 1
-        for child in children[1:]:
-            code = child.wait(300)
-            if code not in (0, 2) or "unexpected" in child.said:
-                self._fault("exception" if code == 1 else "crash", name, f"beside others, {code}: {child.said[-300:]}")
-        child = Child(ROUNDS[name].words)
-        self._end(name, child, child.wait(300))
+        with self._round(name):
+            children = [Child(ROUNDS[name].words) for _ in range(3)]
+            time.sleep(self.draw.uniform(0.0, self.seconds[name]))
+            children[0].kill()
+            self.kills[name] += 1
+            for child in children[1:]:
+                code = child.wait(300)
+                if code not in (0, 2) or "unexpected" in child.said:
+                    kind = "exception" if code == 1 else "crash"
+                    self._fault(kind, name, f"beside others, {code}: {child.said[-300:]}")
         self.tried["processes on one sweep"] += 3
-        self._leave()
 
     def full(self, name: str) -> None:
         """A round on a disk that holds no file larger than so much, then on one with room again."""
-        self._enter(name)
-        largest = self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000))
-        child = Child(ROUNDS[name].words, largest)
-        code = child.wait(300)
-        lines = [line for line in child.said.splitlines() if line.startswith("rcad: expected")]
-        if code not in (0, 2) or (code == 2 and not lines):
-            self._fault("exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said[-400:]}")
-        child = Child(ROUNDS[name].words)
-        self._end(name, child, child.wait(300))
+        with self._round(name):
+            child = Child(ROUNDS[name].words, self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000)))
+            code = child.wait(300)
+            lines = [line for line in child.said.splitlines() if line.startswith("rcad: expected")]
+            if code not in (0, 2) or (code == 2 and not lines):
+                self._fault("exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said[-400:]}")
         self.tried["full disks"] += 1
-        self._leave()
 
     def rounds(self) -> Iterator[Callable[[], None]]:
         """Without end: mostly kills, in between several processes and full disks."""
@@ -312,22 +308,18 @@ def main(arguments: list[str]) -> None:
     os.chdir(given.folder)
     os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
     # So often that most kills meet a checkpoint, or the middle of one.
-    Place.of = staticmethod(lambda runs, **options: _often(of(runs, **options)))  # type: ignore[method-assign]
+    place_of = Place.of
+    Place.of = staticmethod(  # type: ignore[method-assign]
+        lambda runs, **options: replace(place_of(runs, **options), checkpoint_seconds=0.01)
+    )
     attack = Attack(given.seed, tuple(given.only))
     attack.prepare()
-    for one in attack.rounds():
+    for disturb in attack.rounds():
         if time.time() >= given.until or attack.kills.total() >= given.kills:
             break
-        one()
+        disturb()
     tried = {"kills": dict(attack.kills), **attack.tried}
     print(json.dumps({"tried": tried, "seconds": attack.seconds}), flush=True)
-
-
-of = Place.of
-
-
-def _often(place: Place) -> Place:
-    return replace(place, checkpoint_seconds=0.01)
 
 
 if __name__ == "__main__":

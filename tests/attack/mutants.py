@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import struct
-import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
@@ -291,13 +290,3 @@ def as_tar(data: bytes, draw: Random) -> bytes:
     plain[at + 148 : at + 156] = b" " * 8
     plain[at + 148 : at + 156] = b"%06o\0 " % sum(plain[at : at + 512])
     return gzip.compress(bytes(plain))
-
-
-def tar_of(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return buffer.getvalue()

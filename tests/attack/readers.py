@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -60,44 +61,39 @@ class Reading:
         self.run = self.kinds["record"].file.split("/")[1]
 
     def attack(self, number: int) -> tuple[str, str, Said]:
-        """What it was, on what and with which command, and how that ended."""
+        """What it was, on what and with which command, and how that ended; then everything is as it was."""
         draw = Random(f"{self.seed}/{number}")
         what = draw.choices(("mutants", "damages", "bad commands"), (94, 3, 3))[0]
         if what == "damages":
-            file, kind = draw.choice(tuple(FILES)), draw.choice(tuple(KINDS))
-            return what, f"{file}, {kind}", self._damage(file, kind, draw)
+            damaged, way = draw.choice(tuple(FILES)), draw.choice(tuple(KINDS))
+            return what, f"{damaged}, {way}", _end(lambda: damage.attack(self.damaged, damaged, way, draw))
         if what == "bad commands":
             words = bad_command(draw, self.run)
-            return what, " ".join(words), self._tried(words, "my.csv", ("runs", "from", "unpacked", "evaluation"))
-        name = draw.choices(list(self.kinds), [kind.weight for kind in self.kinds.values()])[0]
-        kind = self.kinds[name]
-        Path(kind.file).write_bytes(kind.mutate((self.kept / kind.file).read_bytes(), draw))
-        words = tuple(draw.choice(kind.commands).split())
-        return what, f"{name}: {' '.join(words)}", self._tried(words, kind.file, kind.resets)
+            on, file, resets = " ".join(words), "my.csv", ("runs", "from", "unpacked", "evaluation")
+        else:
+            name = draw.choices(list(self.kinds), [kind.weight for kind in self.kinds.values()])[0]
+            file, mutate, commands, resets, _ = self.kinds[name]
+            Path(file).write_bytes(mutate((self.kept / file).read_bytes(), draw))
+            words = tuple(draw.choice(commands).split())
+            on = f"{name}: {' '.join(words)}"
+        said = _end(lambda: program(words[0]) if words[0] in PROGRAMS else rcad(*words))
+        for folder in resets:
+            shutil.rmtree(folder, ignore_errors=True)
+            if (self.kept / folder).is_dir():
+                shutil.copytree(self.kept / folder, folder, symlinks=True)
+        shutil.copy2(self.kept / file, file)
+        return what, on, said
 
-    def _damage(self, file: str, kind: str, draw: Random) -> Said:
-        try:
-            damage.attack(self.damaged, file, kind, draw)
-        except AssertionError as error:
-            return Said(1, "", f"rcad: unexpected: not healed: {error}")
-        except Slow:
-            return Said(1, "", "rcad: unexpected: it took too long")
-        return Said(0, "", "")
 
-    def _tried(self, words: tuple[str, ...], file: str, resets: tuple[str, ...]) -> Said:
-        """Runs the command; then everything is as it was."""
-        try:
-            return program(words[0]) if words[0] in PROGRAMS else rcad(*words)
-        except Slow:
-            return Said(1, "", "rcad: unexpected: it took too long")
-        except Exception:
-            return Said(1, "", f"rcad: unexpected: {traceback.format_exc()}")
-        finally:
-            for one in resets:
-                shutil.rmtree(one, ignore_errors=True)
-                if (self.kept / one).is_dir():
-                    shutil.copytree(self.kept / one, one, symlinks=True)
-            shutil.copy2(self.kept / file, file)
+def _end(work: Callable[[], object]) -> Said:
+    """How a command ended, or a damage that must have been healed; whatever is raised is a fault."""
+    try:
+        said = work()
+        return said if isinstance(said, Said) else Said(0, "", "")
+    except Slow:
+        return Said(1, "", "rcad: unexpected: it took too long")
+    except Exception:
+        return Said(1, "", f"rcad: unexpected: {traceback.format_exc()}")
 
 
 def _too_slow(number: int, frame: object) -> None:

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from contracts.house import Result, workplace
 from rcad.cli.main import run
 
-Cli = Callable[..., "Result"]
+Cli = Callable[..., Result]
 Refused = Callable[..., None]
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture(autouse=True)
-def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
-    for name in ("RCAD_DATA", "RCAD_TRACEBACK", "COLUMNS", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
+def _own_folder(tmp_path: Path) -> Iterator[None]:
+    with workplace(tmp_path):
+        yield
 
 
 @pytest.fixture
@@ -42,6 +36,23 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return Result(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def done(cli: Cli) -> Cli:
+    """Calls `rcad` with words that are right: exit code 0."""
+
+    def call(*arguments: object) -> Result:
+        result = cli(*arguments)
+        assert result.code == 0, result.err
+        return result
+
+    return call
+
+
+def saved(path: str | Path) -> Any:
+    """The JSON in a file."""
+    return json.loads(Path(path).read_text())
 
 
 @pytest.fixture

@@ -10,22 +10,11 @@ import pytest
 import torch
 
 from cli.conftest import Cli, Refused
-from made import files, images, table
+from made import files, table
 
 ON_DIGITS = ("train", "--data", "digits", "--epochs", "1")
 RCAD = (*ON_DIGITS, "--method", "rcad")
 OWN = ("train", "--method", "erm", "--epochs", "1", "--data")
-RUN = """seed = 0
-[data]
-name = "digits"
-[optim]
-lr = 0.1
-[train]
-epochs = 1
-batch_size = 32
-[[method]]
-name = "erm"
-"""
 
 # The words, and what the line must say.
 ARGUMENTS: list[tuple[tuple[str, ...], str]] = [
@@ -103,12 +92,6 @@ SETTINGS: list[tuple[str, str]] = [
     ("train.precision=bf16", "bf16"),
     ("model.weights=nowhere.safetensors", "nowhere.safetensors"),
 ]
-CONFIGS: list[tuple[str | bytes, str]] = [
-    ("", "data"),
-    ('recipe = "papr"\n' + RUN, "did you mean 'paper'"),
-    (RUN.replace('name = "erm"', 'name = "emr"'), "did you mean 'erm'"),
-    ("seed = " + "9" * 5000, "Exceeds the limit (4300 digits)"),
-]
 
 
 Make = Callable[[], tuple[object, ...]]
@@ -120,19 +103,6 @@ def _made(*words: object, **contents: bytes | str) -> Make:
     def make() -> tuple[object, ...]:
         files(**contents)
         return words
-
-    return make
-
-
-def _csv(text: str, *more: str) -> Make:
-    return _made(*OWN, "my.csv", *more, my_dot_csv=text)
-
-
-def _folder(classes: int = 2, **contents: bytes) -> Make:
-    def make() -> tuple[object, ...]:
-        images(classes=classes)
-        files(**{f"images__{key}": value for key, value in contents.items()})
-        return (*OWN, "images")
 
     return make
 
@@ -151,20 +121,17 @@ FILES: dict[str, tuple[Make, str]] = {
     "labels for a regression": (lambda: ("train", "--data", "diabetes", "--method", "label_smoothing"), "label"),
     "cutout on a table": (lambda: ("train", "--data", "breast_cancer", "--method", "cutout"), "cutout"),
     "unknown kind of file": (_made(*OWN, "x.xyz", x_dot_xyz="1"), "x.xyz"),
-    "table without target": (_csv(table(), "--target", "prise"), "'prise'"),
-    "empty folder": (_made(*OWN, "e", e__x="no data"), "e"),
-    "corrupt image": (_folder(class0__9_dot_png=b"no picture"), "9.png"),
+    "table without target": (_made(*OWN, "my.csv", "--target", "prise", my_dot_csv=table()), "'prise'"),
     "no npz": (_made(*OWN, "own.npz", own_dot_npz=b"PK no"), "own.npz"),
-    "no Parquet": (_made(*OWN, "s", s__train_dot_parquet="PAR1 no"), "train.parquet"),
-    "wrong checksum": (
-        _made(*OWN, "cifar10", "--data-dir", "d", **{"d__cifar10__cifar-10-binary_dot_tar_dot_gz": b"junk"}),
-        "cifar-10-binary.tar.gz",
-    ),
-    "data set cut short": (_made(*OWN, "b", b__train_dot_bin=bytes(100), b__test_dot_bin=bytes(3074)), "train.bin"),
     "no weights": (_made(*RCAD, "--set", "model.weights=w.safetensors", w_dot_safetensors=b"no"), "w.safetensors"),
     "weights of another model": (_made(*RCAD, "--set", "model.weights=o.pt", o_dot_pt=_weights()), "o.pt"),
     "a folder as config": (_made("train", "--config", "c", c__x="x"), "c"),
     "no config": (lambda: ("train", "--config", "nowhere.toml"), "nowhere.toml"),
+    "a config without data": (_made("train", "--config", "run.toml", run_dot_toml=""), "data"),
+    "a config of too many digits": (
+        _made("train", "--config", "run.toml", run_dot_toml="seed = " + "9" * 5000),
+        "Exceeds the limit (4300 digits)",
+    ),
     "runs is a file": (_made(*RCAD, "--runs", "r", r="x"), "'r', but it is a file; name a folder"),
     "list of a file": (_made("runs", "list", "--runs", "r", r="x"), "'r', but it is a file; name a folder"),
     "unknown status": (_made("runs", "list", "--status", "finished", runs__x="x"), "'finished'"),
@@ -242,10 +209,6 @@ STUDIES: list[tuple[tuple[object, ...], str]] = [
 CASES = [pytest.param(lambda words=words: words, says, id=" ".join(words)[:50]) for words, says in ARGUMENTS]
 CASES += [pytest.param(lambda m=m: (*ON_DIGITS, "--method", m), says, id=f"method {m[:20]!r}") for m, says in METHODS]
 CASES += [pytest.param(lambda s=s: (*RCAD, "--set", s), says, id=f"set {s}") for s, says in SETTINGS]
-CASES += [
-    pytest.param(_made("train", "--config", "run.toml", run_dot_toml=text), says, id=f"config {index}")
-    for index, (text, says) in enumerate(CONFIGS)
-]
 CASES += [pytest.param(make, says, id=name) for name, (make, says) in FILES.items()]
 CASES += [
     pytest.param(_made(*words, my_dot_csv=table()), says, id=" ".join(map(str, words))[:80]) for words, says in STUDIES

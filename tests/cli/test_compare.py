@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Forked, Refused, until
+from cli.conftest import Cli, Forked, Refused, saved, until
 from made import files, table
 from rcad.errors import InputError
 from rcad.runs.store import Store
@@ -27,10 +26,9 @@ def _data() -> None:
     files(my_dot_csv=table())
 
 
-def test_a_table_with_categories(cli: Cli) -> None:
-    result = cli(*COMPARE)
-    assert result.code == 0, result.err
-    record = json.loads((OUT / "compare.json").read_text())
+def test_a_table_with_categories(done: Cli) -> None:
+    result = done(*COMPARE)
+    record = saved(OUT / "compare.json")
     assert list(record["methods"]) == ["erm", "rcad", "rcad_random", "confidence_penalty"]
     assert record["metrics"] == ["nll", "rmse"]
     assert all(cell["runs"] == 6 for cell in record["methods"].values())
@@ -43,7 +41,7 @@ def test_a_table_with_categories(cli: Cli) -> None:
 
 def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:
     words = ("--no-controls", "--epochs", 1, "--budget", 1, "--lr", 0.002, "--batch-size", 16)
-    record = json.loads(cli(*COMPARE, *words, "--json").out)
+    record = cli(*COMPARE, *words, "--json").json()
     assert "--set train.batch_size=16 --set optim.lr=0.002" in record["command"]
     assert "nothing.safetensors" in cli(*COMPARE, "--out", "other", "--weights", "nothing.safetensors").err
 
@@ -55,7 +53,7 @@ def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
     assert line.startswith(
         "rcad: on each split hyperparameters are chosen by 5 validation examples, so few that small differences"
     )
-    record = json.loads(result.out)
+    record = result.json()
     assert list(record["methods"]) == ["erm", "label_smoothing", "rcad"]
     assert record["metrics"] == ["nll", "accuracy", "brier"]
     assert "--no-controls" in record["command"]
@@ -65,38 +63,36 @@ def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
     assert told not in Path("one/compare.md").read_text()
 
 
-def test_the_first_line_answers_the_question_and_says_what_to_do(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    result = cli(*COMPARE, "--metric", "rmse")
+    result = done(*COMPARE, "--metric", "rmse")
     lines = result.out.splitlines()
     assert "elapsed" in result.err
     assert lines[0].startswith("RMSE: rcad ")
     assert lines[lines.index("") + 1].startswith("Next. ")
     (command,) = (line for line in lines if line.startswith("  rcad "))
     assert max(len(line) for line in lines if line != command) <= 80
-    assert cli(*shlex.split(command)[1:], "--quiet").code == 0
+    done(*shlex.split(command)[1:], "--quiet")
 
 
-def test_the_same_command_trains_nothing_twice(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cli(*COMPARE, "--quiet").code == 0
-    before = json.loads((OUT / "compare.json").read_text())
+def test_the_same_command_trains_nothing_twice(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(*COMPARE, "--quiet")
+    before = saved(OUT / "compare.json")
 
     def never(*args: object, **options: object) -> None:
         raise AssertionError
 
     monkeypatch.setattr("rcad.study.backends.train_configs", never)
-    result = cli(*COMPARE)
-    assert result.code == 0
+    result = done(*COMPARE)
     assert result.err.count("there already") == 4
-    assert json.loads((OUT / "compare.json").read_text()) == before
+    assert saved(OUT / "compare.json") == before
 
 
-def test_images_go_through_the_store(cli: Cli) -> None:
+def test_images_go_through_the_store(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
-    result = cli("compare", "--data", "digits[:60]", *words)
-    assert result.code == 0, result.err
+    result = done("compare", "--data", "digits[:60]", *words)
     assert len(Store.open(OUT / "runs").ids()) == 6
-    record = json.loads((OUT / "compare.json").read_text())
+    record = saved(OUT / "compare.json")
     assert record["budget"] == 1
     tested = {run.metrics["test_accuracy"] for run in Store.open(OUT / "runs").records()}
     shown = {v for r in record["results"].values() for v in r["accuracy"]["values"].values()}
@@ -118,13 +114,13 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     found = process.end()
     assert found.code == 130, found.err
     assert "run the same command to continue" in found.err
-    kept = json.loads((OUT / "compare.json").read_text())["methods"]
+    kept = saved(OUT / "compare.json")["methods"]
     assert 1 <= len(kept) < 5
     assert cli(*words).err.count("there already") == len(kept)
 
 
-def test_nothing_in_the_folder_is_lost(cli: Cli, refused: Refused) -> None:
-    assert cli(*COMPARE, "--quiet").code == 0
+def test_nothing_in_the_folder_is_lost(done: Cli, refused: Refused) -> None:
+    done(*COMPARE, "--quiet")
     for words, says in (
         (("--seeds", 2), "expected seeds [0, 1, 2] as in rcad-compare/compare.json"),
         (("--budget", 3), "expected budget 2"),

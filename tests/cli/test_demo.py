@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from browser import BROWSER, seen
-from cli.conftest import Cli, Forked, Refused, until
+from cli.conftest import Forked, Refused, saved, until
 from contracts.house import rcad, workplace
 from made import files
 from rcad.demo import acts
@@ -38,6 +37,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """Where it was made, and the lines that it printed."""
     with workplace(tmp_path_factory.mktemp("demo")) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
+        files(**{"rcad-demo__demo_dot_json": '{"target": "demo", "scale": "fast"}'})  # an earlier one may be replaced
         result = rcad("demo --fast")
     assert result.code == 0, result.err
     return folder, result.out.splitlines()
@@ -58,21 +58,11 @@ def test_the_whole_of_it(demo: tuple[Path, list[str]]) -> None:
     assert max(map(len, shown)) <= 80
     assert "  rcad compare --data my.csv --target COLUMN" in lines
     check_page((folder / PAGE).read_text())
-    record = json.loads((folder / RECORD).read_text())
+    record = saved(folder / RECORD)
     assert (record["target"], record["scale"]) == ("demo", "fast")
     assert {"results", "settings", "versions", "verdicts", "seconds"} <= record.keys()
+    assert list(record["verdicts"]) == ["linear", "moons", "few_labels"]
     assert sorted(path.name for path in (folder / PAGE).parent.iterdir()) == ["demo.json", "index.html"]
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_json(cli: Cli) -> None:
-    Path("there").mkdir()
-    Path("there/demo.json").write_text('{"target": "demo", "scale": "fast"}')  # an earlier demo may be replaced
-    found = cli("demo", "--fast", "--json", "--out", "there")
-    parsed = json.loads(found.out)
-    assert parsed["page"] == "there/index.html"
-    assert list(parsed["verdicts"]) == ["linear", "moons", "few_labels"]
-    assert len(parsed["table"]) == 3 + 5 + 5 + 4
 
 
 def test_what_is_not_a_demo_is_not_replaced(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from rcad.cli import doctor
 
 def test_json(cli: Cli) -> None:
     result = cli("doctor", "--json")
-    checks = {check["name"]: check for check in json.loads(result.out)}
+    checks = {check["name"]: check for check in result.json()}
     assert checks.keys() >= {"python", "rcad", "torch", "GPU", "torchvision", "CPU bf16", "data", "cache", "runs"}
     assert {check["level"] for check in checks.values()} <= {"ok", "warn", "bad"}
     assert result.code == int(any(check["level"] == "bad" for check in checks.values()))

@@ -19,7 +19,7 @@ from trained import run_id
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.screen.table") -> None:
+def fails(monkeypatch: pytest.MonkeyPatch, error: BaseException, name: str = "rcad.cli.methods.table") -> None:
     def raises(*arguments: object, **options: object) -> None:
         raise error
 
@@ -35,39 +35,30 @@ def test_the_unexpected_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.Mo
     )
 
 
-def test_a_path_that_no_system_takes_is_the_users_to_mend(cli: Cli) -> None:
-    long = "a" * 300
-    for words in (("runs", "list", "--runs", long), ("train", "--data", long, "--method", "erm")):
-        result = cli(*words)
-        assert result.code == 2
-        assert result.err.startswith("rcad: expected ")
-        assert long[:60] in result.err
-        assert len(result.err) < 300
-        assert "File name too long" in result.err
-        assert result.err.count("\n") == 1
+def test_a_path_that_no_system_takes_is_the_users_to_mend(refused: Refused) -> None:
+    refused("runs", "list", "--runs", "a" * 300, says="File name too long")
+    refused("train", "--data", "a" * 300, "--method", "erm", says="File name too long")
 
 
 @pytest.mark.parametrize("command", ["tune", "compare", "evaluate"])
 def test_a_report_that_cannot_be_written_costs_no_training(
-    command: str, cli: Cli, monkeypatch: pytest.MonkeyPatch
+    command: str, done: Cli, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("jinja2", "matplotlib", "scipy"):
         pytest.importorskip(module)
     Path("my.csv").write_text(table())
     data = ("--data", "my.csv", "--target", "colour", "--epochs", "1")
-    assert cli("train", *data, "--method", "erm", "--quiet").code == 0
+    done("train", *data, "--method", "erm", "--quiet")
     for work in (
         "rcad.study.backends.schedule",
         "rcad.study.backends.train_configs",
-        "rcad.evaluate.saved_run.run._measured",
+        "rcad.evaluate.saved_run.run._measure",
     ):
         fails(monkeypatch, AssertionError("work before the folder was tried"), work)
-    words = {"tune": ("--method", "rcad", "--runs", "runs"), "compare": ("--seeds", "2"), "evaluate": ("all",)}
-    result = cli(command, *words[command], *(() if command == "evaluate" else data), "--out", "my.csv/x")
-    assert (result.code, result.out) == (2, "")
-    assert result.err == (
-        "rcad: expected my.csv/x to be a folder that can be written, but got: Not a directory; choose another\n"
-    )
+    own = {"tune": ("--method", "rcad", "--runs", "runs"), "compare": ("--seeds", "2"), "evaluate": ("all",)}
+    words = (*own[command], *(() if command == "evaluate" else data), "--out", "my.csv/x")
+    says = "rcad: expected my.csv/x to be a folder that can be written, but got: Not a directory; choose another\n"
+    refused(command, *words, says=says)
 
 
 def test_the_hint_works(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,17 +117,16 @@ def test_without_typer_the_extra_is_named(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert run(["--help"]) == 2
 
 
-def test_a_remedy_of_another_command_is_named_with_it(cli: Cli) -> None:
+def test_a_remedy_of_another_command_is_named_with_it(done: Cli, refused: Refused) -> None:
     Path("my.csv").write_text("a,b,colour\n" + "".join(f"{i},{i * i % 7},{'rs'[i < 8]}\n" for i in range(60)))
     words = ["--data", "my.csv[:30]", "--target", "colour"]
-    refused = cli("suggest-alpha", *words)  # which has no --set
-    assert refused.code == 2
-    assert refused.err.endswith("; ask for fewer or balanced=False (rcad train --set data.balanced=false)\n")
-    assert cli("train", *words, "--method", "erm", "--epochs", "1", "--set", "data.balanced=false", "-q").code == 0
-    assert 'Together: rcad train --method "mixup + rcad".' in cli("methods", "list").out
+    says = "; ask for fewer or balanced=False (rcad train --set data.balanced=false)\n"
+    refused("suggest-alpha", *words, says=says)  # which has no --set
+    done("train", *words, "--method", "erm", "--epochs", "1", "--set", "data.balanced=false", "-q")
+    assert 'Together: rcad train --method "mixup + rcad".' in done("methods", "list").out
 
 
-def test_a_closed_pipe_is_silent(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_silent(done: Cli, tmp_path: Path) -> None:
     code = "import sys; from rcad.cli.main import main; sys.argv = ['rcad', 'methods', 'show', 'rcad', '--raw']; main()"
     reader, writer = os.pipe()
     os.close(reader)
@@ -166,7 +156,7 @@ def test_training_outlives_a_closed_pipe(tmp_path: Path) -> None:
     assert '"status": "done"' in record.read_text()
 
 
-def test_a_terminal_without_the_characters_gets_others(tmp_path: Path) -> None:
+def test_a_terminal_without_the_characters_gets_others(done: Cli, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "rcad.cli", "methods", "list"]
     done = subprocess.run(command, capture_output=True, env=environment, cwd=tmp_path)
@@ -175,7 +165,7 @@ def test_a_terminal_without_the_characters_gets_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no full device")
-def test_a_full_disk_behind_stdout_is_the_users_to_mend(tmp_path: Path) -> None:
+def test_a_full_disk_behind_stdout_is_the_users_to_mend(done: Cli, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "rcad.cli", "methods", "list"]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 import rcad
-from cli.conftest import Cli, Refused
+from cli.conftest import Cli, Refused, saved
 from rcad.runs.store import Store
 from rcad.study.card import card
 
@@ -49,89 +48,76 @@ SHORT = {
 
 
 @pytest.mark.parametrize("command", SHORT)
-def test_a_messy_table_goes_through_every_command(cli: Cli, table: str, command: str) -> None:
+def test_a_messy_table_goes_through_every_command(done: Cli, refused: Refused, table: str, command: str) -> None:
     words = f"--data {table} --target colour {SHORT[command]}".split()
-    refused = cli(command, *words)
-    assert refused.code == 2
-    assert "line 42, column 'colour' of my.csv, but it is missing; remove such rows, or pass --skip-bad" in refused.err
-    done = cli(command, *words, "--skip-bad", "--drop", "a, day")
-    assert done.code == 0, done.err
-    said = done.out + done.err
+    says = "line 42, column 'colour' of my.csv, but it is missing; remove such rows, or pass --skip-bad"
+    refused(command, *words, says=says)
+    result = done(command, *words, "--skip-bad", "--drop", "a, day")
+    said = result.out + result.err
     assert "left out: 'name', a different text in every row" in said
     assert "1 row without a target skipped" in said
     if command == "train":
         (record,) = Path("runs").glob("*/record.json")
-        data = json.loads(record.read_text())["config"]["data"]
+        data = saved(record)["config"]["data"]
         assert (data["drop"], data["skip_bad"]) == (["a", "day"], True)
 
 
 @pytest.mark.parametrize("command", SHORT)
-def test_kaggle_s_layout_goes_through_every_command(cli: Cli, kaggle: str, command: str) -> None:
+def test_kaggle_s_layout_goes_through_every_command(done: Cli, refused: Refused, kaggle: str, command: str) -> None:
     words = f"{kaggle} {SHORT[command]}".split()
-    refused = cli(command, *words)
-    assert (refused.code, "set/pictures/7.png to be an image" in refused.err) == (2, True)
-    done = cli(command, *words, "--skip-bad")
-    assert done.code == 0, done.err
-    assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in done.out + done.err
-    assert "pass --skip-bad" not in done.out + done.err  # it was
+    refused(command, *words, says="set/pictures/7.png to be an image")
+    result = done(command, *words, "--skip-bad")
+    assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in result.out + result.err
+    assert "pass --skip-bad" not in result.out + result.err  # it was
     if command == "suggest-alpha":
-        assert "inputs of shape (1, 6, 6)" in done.out
+        assert "inputs of shape (1, 6, 6)" in result.out
 
 
-def test_the_recipe_for_few_labels_needs_no_method_and_takes_own_images(cli: Cli, kaggle: str) -> None:
+def test_the_recipe_for_few_labels_needs_no_method_and_takes_own_images(done: Cli, cli: Cli, kaggle: str) -> None:
     words = f"train {kaggle} --skip-bad --recipe few-labels --epochs 1 --set model.width=4".split()
-    done = cli(*words, "--seeds", "2")
-    assert done.code == 0, done.err
-    records = [json.loads(path.read_text()) for path in Path("runs").glob("*/record.json")]
+    done(*words, "--seeds", "2")
+    records = [saved(path) for path in Path("runs").glob("*/record.json")]
     assert {record["config"]["method"][-1]["name"] for record in records} == {"two_views"}
     assert {record["splits"].get("validation", {}).get("size", 0) for record in records} == {0}
     assert "data_augmentation + erm;" in cli(*words, "--method", "erm", "--dry-run").out
     assert "expected --method, but it is missing" in cli("train", *kaggle.split(), "--recipe", "paper").err
 
 
-def test_the_printed_command_has_the_options(cli: Cli, table: str, kaggle: str) -> None:
-    done = cli("data", "import", table, "--target", "price", "--drop", "name,a", "--skip-bad")
-    assert done.code == 0, done.err
-    line = done.out[done.out.index("rcad train") :].strip()
+def test_the_printed_command_has_the_options(done: Cli, cli: Cli, table: str, kaggle: str) -> None:
+    result = done("data", "import", table, "--target", "price", "--drop", "name,a", "--skip-bad")
+    line = result.out[result.out.index("rcad train") :].strip()
     assert "--drop name,a --skip-bad" in line
-    config = json.loads(cli(*shlex.split(line)[1:], "--dry-run", "--json").out)[0]["config"]
+    config = cli(*shlex.split(line)[1:], "--dry-run", "--json").json()[0]["config"]
     assert config["data"]["drop"] == ["name", "a"]
-    assert cli("data", "import", "set/pictures", *kaggle.split()[2:], "--skip-bad").code == 0
+    done("data", "import", "set/pictures", *kaggle.split()[2:], "--skip-bad")
 
 
-def test_data_and_images_are_two_names_for_one_thing(cli: Cli, kaggle: str) -> None:
-    both = cli("train", "--data", "digits", "--images", "set", "--method", "erm")
-    assert (both.code, both.err) == (
-        2,
-        "rcad: expected --data or --images, but got both: digits and set; leave one out\n",
-    )
-    for command in SHORT:
-        assert cli(command, *SHORT[command].split()).err.startswith("rcad: expected --data, but it is missing; ")
-    words = ["--data", "my.csv", "--labels", "x.csv", "--method", "erm"]
+def test_data_and_images_are_two_names_for_one_thing(refused: Refused, kaggle: str) -> None:
+    says = "rcad: expected --data or --images, but got both: digits and set; leave one out\n"
+    refused("train", "--data", "digits", "--images", "set", "--method", "erm", says=says)
+    for command, words in SHORT.items():
+        refused(command, *words.split(), says="rcad: expected --data, but it is missing; ")
     Path("my.csv").write_text("a,y\n1,0\n2,1\n3,0\n")
-    assert "but got 'labels'" in cli("train", *words).err
+    refused("train", "--data", "my.csv", "--labels", "x.csv", "--method", "erm", says="but got 'labels'")
 
 
 def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:
     def run_id(*words: str) -> str:
-        return str(
-            json.loads(cli("train", "--data", "my.csv", "--method", "erm", *words, "--dry-run", "--json").out)[0]["id"]
-        )
+        return str(cli("train", "--data", "my.csv", "--method", "erm", *words, "--dry-run", "--json").json()[0]["id"])
 
     plain = run_id()
     assert plain == run_id("--set", "data.drop=", "--set", "data.skip_bad=false") == run_id("--stream")
     assert len({plain, run_id("--drop", "a"), run_id("--skip-bad"), run_id("--labels", "b.csv")}) == 4
 
 
-def test_images_are_streamed_where_that_is_asked_for(cli: Cli) -> None:
+def test_images_are_streamed_where_that_is_asked_for(cli: Cli, refused: Refused) -> None:
     for i in range(48):
         path = Path("pictures", "val" if i % 4 == 3 else "train", "ab"[i // 4 % 2])
         path.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.full((8, 8), 5 * i, np.uint8)).save(path / f"{i}.png")
     Path("pictures/train/a/0.png").write_bytes(b"no image")
     words = ("train", "--data", "pictures", "--method", "erm", "--epochs", "1")
-    refused = cli(*words, "--stream")
-    assert (refused.code, "expected pictures/train/a/0.png to be an image" in refused.err) == (2, True)
+    refused(*words, "--stream", says="expected pictures/train/a/0.png to be an image")
     found = [cli(*words, "--skip-bad", "--runs", name, *more) for name, more in (("a", ()), ("b", ("--stream",)))]
     assert [one.code for one in found] == [0, 0]
     assert all("1 of 48 images skipped, e.g.: expected pictures/train/a/0.png" in one.out for one in found)

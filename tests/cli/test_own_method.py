@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rcad
-from cli.conftest import Cli, Refused
+from cli.conftest import Cli, Refused, saved
 from made import files, table
 from rcad.errors import InputError
 from rcad.loss.method_rows import OWN, SOURCE, label, method_text, named_method, parse_method
@@ -74,9 +73,9 @@ def test_its_text_is_read_like_any_other() -> None:
             parse_method(wrong)
 
 
-def test_a_run_names_it_and_the_hash_of_its_code(cli: Cli) -> None:
-    done = cli(*SMALL, "--method", "own_code:penalty(lam=0.1)")
-    assert (done.code, done.err) == (0, "")
+def test_a_run_names_it_and_the_hash_of_its_code(done: Cli, cli: Cli) -> None:
+    result = cli(*SMALL, "--method", "own_code:penalty(lam=0.1)")
+    assert (result.code, result.err) == (0, "")
     (record,) = Store.open("runs").records()
     assert label(record.config.method) == "own_code:penalty(lam=0.1)"
     assert len(dict(record.config.method[0][1])[SOURCE]) == 16
@@ -84,34 +83,33 @@ def test_a_run_names_it_and_the_hash_of_its_code(cli: Cli) -> None:
     assert "done already" not in cli(*SMALL, "--method", "own_code:penalty(lam=0.2)").out
 
 
-def test_with_no_weight_it_trains_as_erm_does(cli: Cli) -> None:
+def test_with_no_weight_it_trains_as_erm_does(done: Cli) -> None:
     for method in ("own_code:penalty(lam=0)", "erm"):
-        assert cli(*SMALL, "--method", method).code == 0
+        done(*SMALL, "--method", method)
     first, second = (record.metrics for record in Store.open("runs").records())
     assert first == second
 
 
-def test_other_code_is_another_run(cli: Cli) -> None:
-    assert cli(*SMALL, "--method", "own_code:penalty").code == 0
+def test_other_code_is_another_run(done: Cli, cli: Cli) -> None:
+    done(*SMALL, "--method", "own_code:penalty")
     files(own_code_dot_py=CODE.replace("square()", "abs()"))
     assert "done already" not in cli(*SMALL, "--method", "own_code:penalty").out
     first, second = Store.open("runs").records()
     assert first.metrics != second.metrics
 
 
-def test_records_and_runs_are_read_without_it(cli: Cli) -> None:
-    assert cli(*SMALL, "--method", "own_code:penalty").code == 0
+def test_records_and_runs_are_read_without_it(done: Cli, cli: Cli) -> None:
+    done(*SMALL, "--method", "own_code:penalty")
     (record,) = Store.open("runs").records()
     _forget()
     files(own_code_dot_py="raise SystemExit('imported')\n")
     assert "own_code:penalty" in cli("runs", "list").out
     assert "own_code:penalty" in cli("runs", "show", record.id).out
-    evaluated = cli("evaluate", record.id, "--suite", "calibration", "--limit", 10)
-    assert evaluated.code == 0, evaluated.err
+    done("evaluate", record.id, "--suite", "calibration", "--limit", 10)
     assert "own_code" not in sys.modules
 
 
-def test_a_file_alone_imports_nothing(cli: Cli, refused: Refused) -> None:
+def test_a_file_alone_imports_nothing(done: Cli, cli: Cli, refused: Refused) -> None:
     Path("run.toml").write_text(cli(*SMALL, "--method", "own_code:penalty(lam=0.1)", "--dry-run").out)
     _forget()
     says = "pass it too: --method 'own_code:penalty(lam=0.1)'"
@@ -122,27 +120,27 @@ def test_a_file_alone_imports_nothing(cli: Cli, refused: Refused) -> None:
     assert "own_code" not in sys.modules
     with pytest.raises(InputError, match="pass it too"):
         schedule([from_toml(Path("run.toml").read_text())], Place.of(Path("runs")), backend=Processes(1))
-    assert cli("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.1)").code == 0
+    done("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.1)")
 
 
-def test_a_config_of_other_code_is_refused(cli: Cli, refused: Refused) -> None:
+def test_a_config_of_other_code_is_refused(done: Cli, cli: Cli, refused: Refused) -> None:
     Path("run.toml").write_text(cli(*SMALL, "--method", "own_code:penalty", "--dry-run").out)
     files(own_code_dot_py=CODE + "\n# changed\n")
     refused("train", "--config", "run.toml", "--method", "own_code:penalty", says="but own_code.py has changed")
-    assert cli("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.5)").code == 0
+    done("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.5)")
 
 
-def test_workers_import_it_too(cli: Cli) -> None:
+def test_workers_import_it_too() -> None:
     config = configure("digits[:60]", named_method("own_code:penalty"), epochs=1)
     (record,) = schedule([config], Place.of(Path("runs")), backend=Processes(1)).records
     assert record.status == "done"
 
 
-def test_an_error_in_its_code_says_where(cli: Cli) -> None:
+def test_an_error_in_its_code_says_where(done: Cli, cli: Cli) -> None:
     files(own_code_dot_py=CODE.replace("output.square()", "output.sqare()"))
-    done = cli(*SMALL, "--method", "own_code:penalty")
-    assert done.code == 1
-    assert "rcad: unexpected AttributeError in own_code.py, line 5: 'Tensor' object has no attribute" in done.err
+    result = cli(*SMALL, "--method", "own_code:penalty")
+    assert result.code == 1
+    assert "rcad: unexpected AttributeError in own_code.py, line 5: 'Tensor' object has no attribute" in result.err
     (record,) = Store.open("runs").records()
     assert (record.status, record.state) == ("interrupted", "failed")
     assert record.message.startswith("an error ended it: AttributeError: 'Tensor' object has no attribute 'sqare'")
@@ -152,11 +150,10 @@ def test_an_error_in_its_code_says_where(cli: Cli) -> None:
     assert f"failed: {record.message[:40]}" in cli("runs", "show", record.id).out
 
 
-def test_compared_with_erm(cli: Cli, refused: Refused) -> None:
+def test_compared_with_erm(done: Cli, cli: Cli, refused: Refused) -> None:
     words = ("compare", "--data", "digits[:60]", "--epochs", 1, "--seeds", 3, "--out", "report", "--methods")
-    done = cli(*words, "erm,own_code:penalty(lam=0.1)")
-    assert done.code == 0, done.err
-    record = json.loads(Path("report/compare.json").read_text())
+    done(*words, "erm,own_code:penalty(lam=0.1)")
+    record = saved("report/compare.json")
     assert list(record["methods"]) == ["erm", "own_code:penalty(lam=0.1)"]
     assert record["question"]["method"] == "own_code:penalty(lam=0.1)"
     assert shlex.split(record["command"])[5] == "erm,own_code:penalty(lam=0.1)"
@@ -165,12 +162,11 @@ def test_compared_with_erm(cli: Cli, refused: Refused) -> None:
     refused(*words, "erm,own_code:penalty(lam=0.1)", says="pass another --out")
 
 
-def test_compared_with_rcad_and_tuned_by_its_own_ranges(cli: Cli) -> None:
+def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli) -> None:
     files(own_code_dot_py=CODE + "\npenalty.space = 'lam=log(0.001, 1)'\n")
     words = ("--data", "digits[:60]", "--epochs", 1, "--seeds", 3, "--budget", 2, "--no-controls")
-    done = cli("compare", *words, "--methods", "rcad(alpha=1, lam=0.1),own_code:penalty")
-    assert done.code == 0, done.err
-    record = json.loads(Path("rcad-compare/compare.json").read_text())
+    result = done("compare", *words, "--methods", "rcad(alpha=1, lam=0.1),own_code:penalty")
+    record = saved("rcad-compare/compare.json")
     assert record["question"]["method"] == "rcad(alpha=1, lam=0.1)"
     own, rcad_ = record["methods"]["own_code:penalty"], record["methods"]["rcad(alpha=1, lam=0.1)"]
     assert own["space"] == [*rcad_["space"], "lam=log(0.001, 1)"]  # the weight decay of all, and its own
@@ -178,19 +174,17 @@ def test_compared_with_rcad_and_tuned_by_its_own_ranges(cli: Cli) -> None:
     assert rivals == ["nll", "accuracy", "brier"]
     assert record["sentences"][-1].startswith("NLL: own_code:penalty is ")
     assert "than rcad" in record["sentences"][-1] or "from rcad" in record["sentences"][-1]
-    assert "Your method against RCAD, positive is better." in done.out
+    assert "Your method against RCAD, positive is better." in result.out
 
 
-def test_tables_take_it_run_by_run(cli: Cli) -> None:
+def test_tables_take_it_run_by_run(done: Cli) -> None:
     """Side by side in one tensor a measure would see the rows of several networks at once."""
     files(my_dot_csv=table())
     words = ("--data", "my.csv", "--target", "price", "--epochs", 1)
-    done = cli("compare", *words, "--seeds", 3, "--budget", 1, "--methods", "own_code:penalty")
-    assert done.code == 0, done.err
+    done("compare", *words, "--seeds", 3, "--budget", 1, "--methods", "own_code:penalty")
     assert Path("rcad-compare/runs").is_dir()
-    done = cli("tune", *words, "--budget", 2, "--method", "own_code:penalty", "--space", "lam=log(0.01, 1)")
-    assert done.code == 0, done.err
-    assert "own_code:penalty(lam=" in done.out
+    result = done("tune", *words, "--budget", 2, "--method", "own_code:penalty", "--space", "lam=log(0.01, 1)")
+    assert "own_code:penalty(lam=" in result.out
     assert Path("rcad-tune/own_code-penalty.json").is_file()
 
 
@@ -223,15 +217,14 @@ def test_built_in_ids_stay_and_the_list_of_methods_too() -> None:
     assert (config_id(configure("digits", named_method("rcad"))), list(rcad.METHODS)) == before
 
 
-def test_a_row_of_the_papers_tables(cli: Cli, refused: Refused) -> None:
+def test_a_row_of_the_papers_tables(done: Cli, refused: Refused) -> None:
     """Trained by the paper's protocol, in front of the controls, and no claim is about it."""
     own, words = (
         "own_code:penalty(lam=0.2)",
         ("paper", "run", "T4", "--scale", "smoke", "--only", "n=500", "--seeds", 2),
     )
-    found = cli(*words, "--rows", "ERM", "--rows", own, "--out", "trial")
-    assert found.code == 0, found.err
-    study = json.loads(Path("trial/T4/T4.json").read_text())
+    done(*words, "--rows", "ERM", "--rows", own, "--out", "trial")
+    study = saved("trial/T4/T4.json")
     assert study["rows"][-3:] == [own, "random direction", "entropy at x"]
     assert not any(own in claim["statement"] for claim in study["claims"])
     runs = [run for run in Store.open(Path("trial/T4/runs")).records() if "own_code" in label(run.config.method)]

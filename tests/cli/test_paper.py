@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from cli.conftest import Cli
+from cli.conftest import Cli, Refused, saved
 from made import images
 from rcad.paper import boundaries
 
@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib")
 
 
 def test_list(cli: Cli) -> None:
-    rows = json.loads(cli("paper", "list", "--json").out)
+    rows = cli("paper", "list", "--json").json()
     assert [row["name"] for row in rows] == [*(f"T{k}" for k in range(1, 9)), *(f"F{k}" for k in range(1, 8))]
     assert rows[0]["needs data"] == "cifar100, tiny-imagenet, cifar10, svhn"
     assert (rows[0]["full scale"], rows[6]["full scale"]) == ("420 runs, GPU", "4 min, CPU")
@@ -29,11 +29,10 @@ def test_list(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(("name", "stem"), [("T7", "uci/uci"), ("T8", "moons/moons"), ("F7", "moons/boundaries")])
-def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = cli("paper", "run", name.lower(), "--scale", "smoke", "--out", "out")
-    assert first.code == 0, first.err
+def test_a_trial_and_again(done: Cli, name: str, stem: str, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = done("paper", "run", name.lower(), "--scale", "smoke", "--out", "out")
     assert first.out.splitlines()[-1].startswith(f"{name}: ")
-    record = json.loads(Path(f"out/{stem}.json").read_text())
+    record = saved(f"out/{stem}.json")
     assert (record["target"], record["scale"]) == (name, "smoke")
     assert (record["kind"], record["schema"]) == ("rcad study", 2)
     assert {one["verdict"] for one in record["claims"]} == {"a trial"}
@@ -46,47 +45,39 @@ def test_a_trial_and_again(name: str, stem: str, cli: Cli, monkeypatch: pytest.M
 
     for module in ("boundaries", "moons", "uci"):
         monkeypatch.setattr(f"rcad.paper.{module}.run", never)
-    second = cli("paper", "run", name, "--scale", "smoke", "--out", "out")
-    assert second.code == 0
+    second = done("paper", "run", name, "--scale", "smoke", "--out", "out")
     assert "the numbers were there already" in second.out
     assert "(smoke scale: a trial, no evidence)" in second.out
-    assert json.loads(Path(f"out/{stem}.json").read_text()) == record
+    assert saved(f"out/{stem}.json") == record
     assert Path(f"out/{stem}.md").read_text() == page
     assert cli("paper", "run", name, "--scale", "smoke", "--out", "out", "--again").code == 1
 
 
-def test_imagenet_s_trial_streams_stand_in_folders(cli: Cli) -> None:
+def test_imagenet_s_trial_streams_stand_in_folders(done: Cli, cli: Cli) -> None:
     words = ("paper", "run", "T5", "--scale", "smoke", "--seeds", "2", "--workers", "1", "--device", "cpu")
-    made = cli(*words, "--out", "out")
-    assert made.code == 0, made.err
-    record = json.loads(Path("out/T5/T5.json").read_text())
+    done(*words, "--out", "out")
+    record = saved("out/T5/T5.json")
     assert {one["verdict"] for one in record["claims"]} == {"a trial"}
     cells = {(one["row"], one["column"]): one["runs"] for one in record["cells"]}
     assert all(run["metrics"]["top5"] >= run["metrics"]["accuracy"] for run in cells["RCAD", "top-5"])
     assert not cells["pretrained", "top-1"]
-    runs = [json.loads(path.read_text()) for path in Path("out/T5/runs").glob("*/record.json")]
+    runs = [saved(path) for path in Path("out/T5/runs").glob("*/record.json")]
     assert len(runs) == 2 * 4
     assert all(one["data_sha256"].startswith("files:") for one in runs)
     weights = next(Path("out/T5/runs").glob("*/model.safetensors"))
-    again = cli(*words, "--out", "other", "--weights", weights)
-    assert again.code == 0, again.err
-    cells = {
-        (one["row"], one["column"]): one["runs"] for one in json.loads(Path("other/T5/T5.json").read_text())["cells"]
-    }
-    before = json.loads((weights.parent / "record.json").read_text())["metrics"]
+    done(*words, "--out", "other", "--weights", weights)
+    cells = {(one["row"], one["column"]): one["runs"] for one in saved("other/T5/T5.json")["cells"]}
+    before = saved(weights.parent / "record.json")["metrics"]
     assert cells["pretrained", "top-5"][0]["metrics"]["top5"] == pytest.approx(before["test_top5"], abs=1e-4)
     assert f"--weights {weights}" in Path("other/T5/T5.md").read_text()
     assert "expected no --weights for T1, but got a" in cli("paper", "run", "T1", "--weights", "a").err
 
 
-def test_a_trial_does_not_replace_the_full_scale(cli: Cli) -> None:
+def test_a_trial_does_not_replace_the_full_scale(cli: Cli, refused: Refused) -> None:
     cli("paper", "run", "F7", "--scale", "smoke")
     path = Path("results/moons/boundaries.json")
-    path.write_text(json.dumps({**json.loads(path.read_text()), "scale": "full"}))
-    result = cli("paper", "run", "F7", "--scale", "smoke")
-    assert result.code == 2
-    assert result.err.count("\n") == 1
-    assert "pass another --out" in result.err
+    path.write_text(json.dumps({**saved(path), "scale": "full"}))
+    refused("paper", "run", "F7", "--scale", "smoke", says="pass another --out")
 
 
 @pytest.mark.parametrize(
@@ -132,19 +123,17 @@ def test_errors_are_one_line(words: list[str], message: str, cli: Cli) -> None:
     assert result.err.splitlines()[-1].startswith("rcad: ")
 
 
-def test_without_matplotlib_there_is_no_picture(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_there_is_no_picture(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = cli("paper", "run", "F7", "--scale", "smoke")
-    assert result.code == 0
+    result = done("paper", "run", "F7", "--scale", "smoke")
     assert "no picture: expected matplotlib" in result.err
     assert not list(Path("results").rglob("*.png*"))
     assert boundaries.SCALES["smoke"].grid == 12
 
 
-def test_a_suite_and_its_status(cli: Cli) -> None:
+def test_a_suite_and_its_status(done: Cli, cli: Cli) -> None:
     words = ["--scale", "smoke", "--seeds", "1", "--only", "CIFAR-10", "--protocol", "two-views"]
-    first = cli("paper", "run", "t1", *words)
-    assert first.code == 0, first.err
+    first = done("paper", "run", "t1", *words)
     assert first.out.splitlines()[-4:] == [
         "results/T1/T1-two-views.json",
         "results/T1/T1-two-views.md",
@@ -156,13 +145,13 @@ def test_a_suite_and_its_status(cli: Cli) -> None:
     assert again in Path("results/T1/T1-two-views.md").read_text()
     second = cli("paper", "run", "T1", *words)
     assert second.out.splitlines()[0] == "T1: every run was there already"
-    cells = json.loads(cli("paper", "status", "T1", *words[:2], "--seeds", "2", *words[4:], "--json").out)
+    cells = cli("paper", "status", "T1", *words[:2], "--seeds", "2", *words[4:], "--json").json()
     assert {(one["done"], one["planned"]) for one in cells} == {(1, 2)}
     assert len(cells) == 7
     shown = cli("paper", "status", "T1", *words).out.splitlines()
     assert shown[2].split() == ["CIFAR-10", *["1/1"] * 7]
     assert shown[-1] == "T1, smoke, two views: 7 of 7 runs of its cells are done"
-    every = json.loads(cli("paper", "status", "--json").out)
+    every = cli("paper", "status", "--json").json()
     assert len(every) == 15
     (kept,) = (one for one in every if one["record"] is not None)
     assert kept == {
@@ -205,19 +194,19 @@ def test_a_stop_is_one_line(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not Path("results/T4/T4.json").exists()
 
 
-def test_a_report_says_what_it_does_and_lists_its_page_first(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert cli("paper", "run", "T8", "--scale", "smoke").code == 0
+def test_a_report_says_what_it_does_and_lists_its_page_first(
+    done: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done("paper", "run", "T8", "--scale", "smoke")
     monkeypatch.setattr("rcad.report.drawing.save", lambda figures, folder, kinds: [folder / "a.png", folder / "a.pdf"])
-    asked = cli("paper", "report")
-    assert (asked.code, asked.err.splitlines()[0]) == (0, "reading the records  0.0 s elapsed")
+    asked = done("paper", "report")
+    assert asked.err.splitlines()[0] == "reading the records  0.0 s elapsed"
     page, text, tables, figures = asked.out.splitlines()
     assert (page, text, figures) == ("report/report.html", "report/report.md", "report/figures: 2 files")
     assert tables.startswith("report/tables: ")
 
 
-def test_a_folder_without_records_is_named_in_one_line(cli: Cli) -> None:
+def test_a_folder_without_records_is_named_in_one_line(refused: Refused) -> None:
     Path("nothing").mkdir()
-    asked = cli("paper", "report", "--results", "nothing")
-    assert asked.code == 2
-    assert asked.err.startswith("rcad: expected records of studies in nothing, but there are none; e.g. rcad paper run")
-    assert not Path("report").exists()
+    says = "rcad: expected records of studies in nothing, but there are none; e.g. rcad paper run"
+    refused("paper", "report", "--results", "nothing", says=says)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -48,7 +47,7 @@ def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refuse
     result = cli("predict", run, "--data", "new", "--skip-bad")
     assert result.out.startswith("1 image skipped, e.g.: expected new/bad.png to be an image")
     assert "pass --skip-bad" not in result.out
-    found = json.loads(cli("predict", run, "--data", "new", "--skip-bad", "--json").out)
+    found = cli("predict", run, "--data", "new", "--skip-bad", "--json").json()
     assert list(found) == ["run", "data", "out", "examples", "skipped", "classes"]
     assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (4, 1, 4)
 
@@ -68,6 +67,6 @@ def test_export(cli: Cli, run: str) -> None:
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith(f"the file's outputs are those of run {run_id('erm')}, up to ")
     assert result.out.endswith(" in probability\nm.pt2\n")
-    found = json.loads(cli("export", run, "--out", "m.pt2", "--json").out)
+    found = cli("export", run, "--out", "m.pt2", "--json").json()
     assert found["shape"] == [1, 8, 8]
     assert found["largest_difference"] < 1e-5

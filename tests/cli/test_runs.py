@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli
+from cli.conftest import Cli, Refused
 from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
 from rcad.runs.record import RunRecord, Split
@@ -84,17 +84,16 @@ def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert "no runs" in cli("runs", "list", "--data", "mnist").out
 
 
-def test_a_broken_record_does_not_hide_the_others(store: Store, cli: Cli) -> None:
+def test_a_broken_record_does_not_hide_the_others(done: Cli, store: Store) -> None:
     (Path("runs") / ("0" * 16)).mkdir()
     (Path("runs") / ("0" * 16) / "record.json").write_text("{")
-    result = cli("runs", "list", "--json")
-    assert result.code == 0
+    result = done("runs", "list", "--json")
     assert len(ids(result.out)) == 4
     assert result.err.count("\n") == 1
     assert "record.json" in result.err
 
 
-def test_show(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show(done: Cli, store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     run = next(one.id for one in store.records() if one.config.data.name == "digits[:500]")
     out = cli("runs", "show", run[:10]).out
     for part in (run, 'name = "digits[:500]"', "test_accuracy  91.0%", "30 epochs", "abababababababab", "1h 00m"):
@@ -104,28 +103,25 @@ def test_show(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown[0] == "1"
     assert shown[-1] == "30"
     assert len(shown) == 8
-    whole = json.loads(cli("runs", "show", run, "--json").out)
+    whole = cli("runs", "show", run, "--json").json()
     assert len(whole["epochs"]) == 30
     assert whole["config"]["data"]["name"] == "digits[:500]"
     monkeypatch.setenv("COLUMNS", "40")
-    assert cli("runs", "show", run).code == 0
+    done("runs", "show", run)
 
 
-def test_export_goes_on_after_a_damaged_record(store: Store, cli: Cli) -> None:
+def test_export_goes_on_after_a_damaged_record(done: Cli, store: Store, cli: Cli) -> None:
     damaged = store.folder(store.ids()[1]) / "record.json"
     damaged.write_text(damaged.read_text()[:40])
-    done = cli("runs", "export", "table.csv")
-    assert (done.code, done.out) == (0, "wrote 3 runs to table.csv\n")
-    assert str(damaged) in done.err
+    result = cli("runs", "export", "table.csv")
+    assert (result.code, result.out) == (0, "wrote 3 runs to table.csv\n")
+    assert str(damaged) in result.err
 
 
-def test_export_replaces_a_file_only_when_told(store: Store, cli: Cli) -> None:
+def test_export_replaces_a_file_only_when_told(store: Store, done: Cli, refused: Refused) -> None:
     Path("table.csv").write_text("precious")
-    refused = cli("runs", "export", "table.csv")
-    assert refused.code == 2
-    assert "add --force" in refused.err
-    assert Path("table.csv").read_text() == "precious"
-    assert cli("runs", "export", "table.csv", "--force").code == 0
+    refused("runs", "export", "table.csv", says="add --force")
+    done("runs", "export", "table.csv", "--force")
     assert Path("table.csv").read_text() != "precious"
 
 
@@ -144,18 +140,17 @@ def test_prune_removes_only_when_told(store: Store, cli: Cli) -> None:
     assert store.ids() == [keep]
 
 
-def test_pack_and_unpack(store: Store, cli: Cli) -> None:
+def test_pack_and_unpack(store: Store, done: Cli, cli: Cli, refused: Refused) -> None:
     result = cli("runs", "pack", "runs", "--out", "study.jsonl.gz")
     assert result.out.startswith("packed 3 runs into study.jsonl.gz, ")
     assert "left out 1 run" in result.err
-    finished = [run for run in json.loads(cli("runs", "list", "--json").out) if run["status"] != "interrupted"]
-    listed = json.loads(cli("runs", "list", "--json", "--runs", "study.jsonl.gz").out)
+    finished = [run for run in cli("runs", "list", "--json").json() if run["status"] != "interrupted"]
+    listed = cli("runs", "list", "--json", "--runs", "study.jsonl.gz").json()
     assert listed == [{**run, "folder": "study.jsonl.gz"} for run in finished]
     assert "study.jsonl.gz" in cli("runs", "show", finished[0]["id"], "--runs", "study.jsonl.gz").out
     assert cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out == "unpacked 3 runs into new\n"
     again = cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out
     assert again == "unpacked 0 runs into new; 3 were there already\n"
-    assert cli("runs", "pack", "new", "study.jsonl.gz", "--out", "again.jsonl.gz").code == 0
+    done("runs", "pack", "new", "study.jsonl.gz", "--out", "again.jsonl.gz")
     assert Path("again.jsonl.gz").read_bytes() == Path("study.jsonl.gz").read_bytes()
-    refused = cli("runs", "pack", "runs", "--out", "study.jsonl.gz")
-    assert (refused.code, "add --force" in refused.err) == (2, True)
+    refused("runs", "pack", "runs", "--out", "study.jsonl.gz", says="add --force")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,25 +10,24 @@ from cli.conftest import Cli
 from made import images, png
 
 
-def test_the_measurement_and_its_curve(cli: Cli) -> None:
-    result = cli("suggest-alpha", "--data", "digits[:100]")
-    assert result.code == 0
+def test_the_measurement_and_its_curve(done: Cli) -> None:
+    result = done("suggest-alpha", "--data", "digits[:100]")
     assert result.out.splitlines()[1].startswith("try alpha 1.1")  # the number first, then what was checked
     assert "half the distance between classes" in result.out
     assert "ERM's predictions flip" in result.out
 
 
 def test_json(cli: Cli) -> None:
-    found = json.loads(cli("suggest-alpha", "--data", "digits[:100]", "--json").out)
+    found = cli("suggest-alpha", "--data", "digits[:100]", "--json").json()
     assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
     assert [row["alpha"] for row in found["curve"]] == sorted(row["alpha"] for row in found["curve"])
     assert found["curve"][0]["accuracy"] > found["curve"][-1]["accuracy"]
     assert found["flip_distance"] in [row["alpha"] for row in found["curve"]]
-    bare = json.loads(cli("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").out)
+    bare = cli("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").json()
     assert bare["curve"] == []
 
 
-def test_images_of_differing_sizes(cli: Cli) -> None:
+def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:
     images()
     Path("images/class0/0.png").write_bytes(png(12))
     refused = cli("suggest-alpha", "--data", "images", "--no-check")
@@ -38,17 +36,15 @@ def test_images_of_differing_sizes(cli: Cli) -> None:
     for words in (("tune", "--method", "rcad"), ("compare",)):  # they have --set, and no --size
         assert cli(*words, "--data", "images").err == refused.err
     sized = ("--data", "images", "--set", "data.size=6", "--budget", "1", "--epochs", "1", "-q")
-    assert cli("tune", "--method", "erm", *sized).code == 0
-    result = cli("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
-    assert result.code == 0, result.err
+    done("tune", "--method", "erm", *sized)
+    result = done("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
     assert "inputs of shape (3, 6, 6)" in result.out
 
 
 @pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])
-def test_the_curve_as_a_picture(name: str, start: bytes, cli: Cli) -> None:
+def test_the_curve_as_a_picture(done: Cli, name: str, start: bytes) -> None:
     pytest.importorskip("matplotlib")
-    result = cli("suggest-alpha", "--data", "digits[:100]", "--figure", name)
-    assert result.code == 0, result.err
+    result = done("suggest-alpha", "--data", "digits[:100]", "--figure", name)
     assert result.out.endswith(f"{name}\n")
     assert Path(name).read_bytes().startswith(start)
     assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]

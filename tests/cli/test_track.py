@@ -47,19 +47,19 @@ def ends(kind: str) -> list[tuple[str, dict[str, float], set[str]]]:
     return [one[1:] for one in ENDS if one[0] == kind]
 
 
-def test_train(cli: Cli) -> None:
+def test_train(done: Cli, cli: Cli) -> None:
     words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2", "--seeds", "2", "-q")
-    assert cli(*words, "--track", "wandb").code == 0
+    done(*words, "--track", "wandb")
     assert [status for status, *_ in ends("run")] == ["done", "done"]
     assert STEPS == [("run", 1), ("run", 2)] * 2
     cli(*words, "--tensorboard")  # the earlier way to say --track tensorboard
     assert len(ENDS) == 4
 
 
-def test_tune(cli: Cli) -> None:
+def test_tune(done: Cli, cli: Cli) -> None:
     files(my_dot_csv=table())
     words = "tune --data my.csv --target colour --method rcad --budget 2 --epochs 1 -q --track wandb"
-    assert cli(*words.split()).code == 0
+    done(*words.split())
     ((status, numbers, sent),) = ends("tune")
     assert (status, numbers["trials"]) == ("done", 2)
     assert "nll" in numbers
@@ -72,10 +72,10 @@ def test_tune(cli: Cli) -> None:
     assert len(ENDS) == told
 
 
-def test_compare(cli: Cli) -> None:
+def test_compare(done: Cli) -> None:
     files(my_dot_csv=table())
     words = "compare --data my.csv --target colour --seeds 2 --budget 1 --epochs 1 --methods rcad -q --track wandb"
-    assert cli(*words.split()).code == 0
+    done(*words.split())
     ((_, numbers, sent),) = ends("compare")
     assert {"question/mean", "erm/nll", "rcad/accuracy"} <= set(numbers)
     assert {"compare.json", "compare.md", "index.html"} < sent
@@ -83,11 +83,11 @@ def test_compare(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("target", ["T8", "T4"])
-def test_paper(cli: Cli, target: str) -> None:
+def test_paper(done: Cli, target: str) -> None:
     words: list[Any] = ["paper", "run", target, "--scale", "smoke", "--track", "wandb", "--out", "out"]
     if target == "T4":
         words += ["--only", "n=500", "--seeds", "1"]
-    assert cli(*words).code == 0
+    done(*words)
     ((_, _, sent),) = ends("paper")
     assert {name.rpartition(".")[2] for name in sent} >= {"json", "md"}
     assert bool(ends("run")) == (target == "T4")

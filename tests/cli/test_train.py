@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 import rcad.train.run as engine
-from cli.conftest import Cli, Forked, until
+from cli.conftest import Cli, Forked, Refused, contents, until
 from made import files, images, table
 from rcad.runs import locks
 from rcad.runs.locks import RunLock
@@ -40,44 +39,43 @@ def test_a_run_and_the_same_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     assert "done already: rcad on digits[:100], seed 0" in again.out
 
 
-def test_files_that_changed_are_not_done_already(cli: Cli) -> None:
+def test_files_that_changed_are_not_done_already(done: Cli, cli: Cli) -> None:
     """The run's name comes from the command: other rows under the same name must not get the old numbers."""
-    path = Path("mine.csv")
-    path.write_text(table())
-    words = ("train", "--data", path, "--target", "colour", "--method", "erm", "--epochs", "2", "--seeds", "2")
-    assert cli(*words).code == 0
-    assert cli(*words).out.count("done already") == 2
-    before = [record.metrics for record in Store.open("runs").records()]
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([lines[0], *reversed(lines[1:])]) + "\n")
+    files(my_dot_csv=table())
+    words = (*CSV, "--method", "erm", "--epochs", "2", "--seeds", "2")
+    done(*words)
+    assert done(*words).out.count("done already") == 2
+    before = contents()
+    files(my_dot_csv=table(70))
     changed = cli(*words)
     assert changed.code == 2
     assert changed.err.splitlines()[-1].startswith("rcad: expected the data that run ")
-    assert "mine.csv has changed since; remove that run (rcad runs prune)" in changed.err
-    assert [record.metrics for record in Store.open("runs").records()] == before
-    path.write_text(path.read_text().replace("colour", "color", 1))  # they cannot even be read
+    assert "my.csv has changed since; remove that run (rcad runs prune)" in changed.err
+    text = Path("my.csv").read_text()
+    files(my_dot_csv=text.replace("colour", "color", 1))  # it cannot even be read
     unreadable = cli(*words)
     assert unreadable.code == 2
-    assert "mine.csv has changed since or cannot be read: expected target to be a column" in unreadable.err
-    path.write_text("\n".join([lines[0], *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))]))
-    assert "mine.csv has changed since or cannot be read: expected every class to keep" in cli(*words).err
-    path.unlink()  # a result stays good when its data are no longer there
-    assert cli(*words).out.count("done already") == 2
+    assert "my.csv has changed since or cannot be read: expected target to be a column" in unreadable.err
+    files(my_dot_csv="\n".join([text.splitlines()[0], *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))]))
+    assert "my.csv has changed since or cannot be read: expected every class to keep" in cli(*words).err
+    Path("my.csv").unlink()  # a result stays good when its data are no longer there
+    assert {**contents(), "my.csv": before["my.csv"]} == before
+    assert done(*words).out.count("done already") == 2
 
 
-def test_a_folder_is_the_same_data_however_it_is_written(cli: Cli) -> None:
+def test_a_folder_is_the_same_data_however_it_is_written(done: Cli) -> None:
     images()
     images("digits")
     words = ("--method", "erm", "--epochs", "1", "--quiet", "--data")
     for name in ("images", "images/", "./images//", ".//./images"):
-        assert cli("train", *words, name).code == 0
+        done("train", *words, name)
     (record,) = Store.open("runs").records()
     assert record.config.data.name == "images"
-    (subset,) = json.loads(cli("train", "--data", "images/[:8]", "--method", "erm", "--dry-run", "--json").out)
+    (subset,) = done("train", "--data", "images/[:8]", "--method", "erm", "--dry-run", "--json").json()
     assert subset["config"]["data"]["name"] == "images[:8]"
     # A folder of one's own that is called like a known data set needs what sets it apart.
     for name in ("./digits", "digits/"):
-        assert cli("train", *words, name, "--runs", "own").code == 0
+        done("train", *words, name, "--runs", "own")
     assert {one.config.data.name for one in Store.open("own").records()} == {"./digits", "digits/"}
 
 
@@ -106,11 +104,10 @@ def test_quiet_prints_one_line(cli: Cli) -> None:
     assert one.err == two.err == ""
 
 
-def test_dry_run_takes_a_distance_that_is_yet_to_be_measured(cli: Cli) -> None:
-    shown = cli(*SMALL, "--method", "rcad(alpha=auto)", "--dry-run")
-    assert shown.code == 0, shown.err
-    assert from_toml(shown.out).method == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
-    assert "expected lam to be" in cli(*SMALL, "--method", "rcad(alpha=auto, lam=-1)", "--dry-run").err
+def test_dry_run_takes_a_distance_that_is_yet_to_be_measured(done: Cli, refused: Refused) -> None:
+    shown = done(*SMALL, "--method", "rcad(alpha=auto)", "--dry-run").out
+    assert from_toml(shown).method == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
+    refused(*SMALL, "--method", "rcad(alpha=auto, lam=-1)", "--dry-run", says="expected lam to be")
 
 
 def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
@@ -126,7 +123,7 @@ def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
     assert shown.out.endswith('[[method]]\nname = "mixup"\n\n[[method]]\nname = "rcad"\nalpha = 1\n# lam = 0.02\n')
     files(run_dot_toml=shown.out)
     assert _stable(cli("train", "--config", "run.toml", "--dry-run").out) == _stable(shown.out)
-    (plain,) = json.loads(cli("train", "--config", "run.toml", "--dry-run", "--json").out)
+    (plain,) = cli("train", "--config", "run.toml", "--dry-run", "--json").json()
     assert plain["id"] == config_id(config)
 
 
@@ -195,7 +192,7 @@ def other_process(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ru
 def test_seeds_of_another_process_are_left_to_it(cli: Cli, other_process: Callable[..., RunLock]) -> None:
     with other_process(0), other_process(2):
         result = cli(*SMALL, "--method", "erm", "--seeds", "4", "--json")
-        assert [run["seed"] for run in json.loads(result.out)] == [1, 3]
+        assert [run["seed"] for run in result.json()] == [1, 3]
         assert result.code == 2
         assert result.err.startswith(f"rcad: left seeds 0, 2 to process {os.getpid()} on ")
         assert result.err.endswith("; the same command shows them when they are done\n")
@@ -204,9 +201,9 @@ def test_seeds_of_another_process_are_left_to_it(cli: Cli, other_process: Callab
     assert cli(*SMALL, "--method", "erm", "--seeds", "4", "--quiet").code == 0
 
 
-def test_a_damaged_run_is_named_with_the_command_that_heals_it(cli: Cli) -> None:
+def test_a_damaged_run_is_named_with_the_command_that_heals_it(done: Cli, cli: Cli, refused: Refused) -> None:
     words = (*SMALL, "--method", "erm", "--quiet")
-    assert cli(*words).code == 0
+    done(*words)
     (before,) = Store.open("runs").records()
     folder = Path("runs") / before.id
     weights = load_tensors(folder / "model.safetensors")[0]
@@ -214,14 +211,11 @@ def test_a_damaged_run_is_named_with_the_command_that_heals_it(cli: Cli) -> None
         content = bytearray((folder / name).read_bytes())
         content[len(content) // 2] ^= 1
         (folder / name).write_bytes(content)
-        result = cli(*words)
-        assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
-        assert f"; to make it again: rcad runs verify {before.id} --repair, or add --repair to this " in result.err
-        assert (folder / name).read_bytes() == content
+        refused(*words, says=f"; to make it again: rcad runs verify {before.id} --repair, or add --repair to this ")
         assert cli("runs", "verify").code == 2
-        assert cli(*words, "--repair").code == 0
+        done(*words, "--repair")
         assert (folder / f"{name}.aside").read_bytes() == content
-        assert cli("runs", "verify").code == 0
+        done("runs", "verify")
         again = load_tensors(folder / "model.safetensors")[0]
         assert all(torch.equal(again[key], value) for key, value in weights.items())
         (record,) = Store.open("runs").records()
@@ -230,26 +224,24 @@ def test_a_damaged_run_is_named_with_the_command_that_heals_it(cli: Cli) -> None
     assert not Path("runs/.again").exists()
 
 
-def test_a_damaged_log_of_a_finished_run_is_said_and_written_again(cli: Cli) -> None:
+def test_a_damaged_log_of_a_finished_run_is_said_and_written_again(done: Cli) -> None:
     words = (*SMALL, "--method", "erm", "--quiet")
-    assert cli(*words).code == 0
+    done(*words)
     (path,) = Path("runs").glob("*/log.jsonl")
     whole = path.read_text()
     path.write_text(whole[:20])
-    result = cli(*words)
-    assert result.code == 0
+    result = done(*words)
     assert result.out.startswith("done already")
     assert f"{path} to hold the epochs of the record, but it does not; to make it again: rcad runs " in result.err
     assert result.err.count("\n") == 1
-    assert cli("runs", "verify", "--repair", "--json").code == 0
+    done("runs", "verify", "--repair", "--json")
     assert path.read_text() == whole
     assert path.with_name("log.jsonl.aside").read_text() == whole[:20]
 
 
-def test_a_repair_leaves_a_record_alone_whose_data_have_changed(cli: Cli) -> None:
+def test_a_repair_leaves_a_record_alone_whose_data_have_changed(done: Cli, cli: Cli) -> None:
     files(my_dot_csv=table())
-    words = (*CSV, "--method", "erm", "--epochs", "1", "--quiet")
-    assert cli(*words).code == 0
+    done(*CSV, "--method", "erm", "--epochs", "1", "--quiet")
     (path,) = Path("runs").glob("*/model.safetensors")
     path.write_bytes(b"junk")
     record = path.with_name("record.json").read_bytes()
@@ -269,22 +261,15 @@ def test_a_run_that_diverged_stays_so(cli: Cli) -> None:
     assert again.out.startswith("diverged already")
 
 
-def test_several_runs_under_torchrun_are_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    for name, value in told.items():
+def test_several_runs_under_torchrun_are_refused(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    result = cli("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3")
-    assert result.code == 2
-    words = "expected one run under torchrun, but got 3; without it, --devices gives each GPU its own"
-    assert result.err == f"rcad: {words}\n"
+    says = "expected one run under torchrun, but got 3; without it, --devices gives each GPU its own"
+    refused("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3", says=says)
 
 
-GRIDS = (
-    "train --method erm --seeds 2",
-    "compare --methods erm,rcad",
-    "tune --method rcad",
-    "paper run T4 --scale smoke",
-)
+GRIDS = ("train --method erm --seeds 2", "compare --methods erm,rcad", "tune --method rcad")
 
 
 @pytest.mark.parametrize("command", [*GRIDS, "paper run T4 --scale smoke"])
@@ -294,5 +279,4 @@ def test_every_command_that_trains_asks_ray_where_told_to(
     monkeypatch.setitem(sys.modules, "ray", None)
     data = [] if command.startswith("paper") else ["--data", "digits[:100]", "--epochs", "1"]
     result = cli(*command.split(), *data, "--executor", "ray")
-    assert result.code == 2
-    assert "expected ray to be installed" in result.err
+    assert (result.code, "expected ray to be installed" in result.err) == (2, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Cli, Forked, Refused, until
+from cli.conftest import Cli, Forked, Refused, saved, until
 from made import files, table
 from rcad.runs.store import Store
 from rcad.train import run as execution
@@ -27,13 +26,12 @@ def _data() -> None:
 
 
 def record(name: str = "rcad") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(f"rcad-tune/{name}.json").read_text())
+    found: dict[str, Any] = saved(f"rcad-tune/{name}.json")
     return found
 
 
-def test_a_search_from_end_to_end(cli: Cli) -> None:
-    result = cli(*TUNE, "--budget", 4, "--seeds", 2)
-    assert result.code == 0, result.err
+def test_a_search_from_end_to_end(done: Cli) -> None:
+    result = done(*TUNE, "--budget", 4, "--seeds", 2)
     found = record()
     assert [one["number"] for one in found["trials"]] == [1, 2, 3, 4]
     assert all(len(one["runs"]) == 2 for one in found["trials"])
@@ -60,7 +58,7 @@ def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
         "rcad: the best is chosen by 5 validation examples on each of 2 seeds: an accuracy over them is"
     )
     assert "uncertain by 31 points" in line
-    held = json.loads(result.out)["held_out"]
+    held = result.json()["held_out"]
     assert (held["examples"], held["seeds"]) == (5, 2)
     assert held["told"] in Path("rcad-tune/rcad.html").read_text()
     assert "chosen by 5 validation examples, so few" in cli(*words, "--by", "nll", "--out", "other").err
@@ -70,12 +68,12 @@ def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
     assert cli(*many, "--budget", 2, "--out", "many", "--quiet").err == ""
 
 
-def test_the_line_it_prints_trains_the_best(cli: Cli) -> None:
-    assert cli(*TUNE, "--budget", 3, "--seeds", 2, "--set", "train.batch_size=16", "--quiet").code == 0
+def test_the_line_it_prints_trains_the_best(done: Cli, cli: Cli) -> None:
+    done(*TUNE, "--budget", 3, "--seeds", 2, "--set", "train.batch_size=16", "--quiet")
     found = record()
     runs = found["trials"][found["best"] - 1]["runs"]
     again = cli(*shlex.split(found["command"])[1:], "--json")
-    assert [one["id"] for one in json.loads(again.out)] == runs
+    assert [one["id"] for one in again.json()] == runs
     assert len(Store.open("rcad-tune/runs").ids()) == 6
     assert len(Store.open("runs").ids()) == 2  # trials are kept apart from what the user trains
 
@@ -83,24 +81,24 @@ def test_the_line_it_prints_trains_the_best(cli: Cli) -> None:
 def test_a_field_can_be_tuned_too(cli: Cli) -> None:
     words = ("--method", "erm", "--space", "optim.lr=log(0.001, 0.1), train.batch_size=int(8, 32)", "--budget", 3)
     result = cli("tune", "--data", "my.csv", "--target", "price", "--epochs", 1, *words, "--json")
-    found = json.loads(result.out)
+    found = result.json()
     assert found["trials"][0]["values"] == {"optim.lr": 0.001, "train.batch_size": 32}
     assert found["metric"] == "nll"
     again = cli(*shlex.split(found["command"])[1:], "--json")
-    assert json.loads(again.out)[0]["id"] == found["trials"][found["best"] - 1]["runs"][0]
+    assert again.json()[0]["id"] == found["trials"][found["best"] - 1]["runs"][0]
 
 
-def test_a_parameter_that_was_set_does_not_undo_the_choice(cli: Cli) -> None:
+def test_a_parameter_that_was_set_does_not_undo_the_choice(done: Cli, cli: Cli) -> None:
     """--set method.lam=0.3 is where the search over lam begins, and must not come back in the line."""
     words = ("--set", "method.lam=0.3", "--set", "method.norm=linf", "--space", "lam=choice(0.1, 0.2)")
-    assert cli(*TUNE, *words, "--search", "grid", "--budget", 2, "--quiet").code == 0
+    done(*TUNE, *words, "--search", "grid", "--budget", 2, "--quiet")
     found = record()
     again = cli(*shlex.split(found["command"])[1:], "--json")
-    assert json.loads(again.out)[0]["id"] == found["trials"][found["best"] - 1]["runs"][0]
+    assert again.json()[0]["id"] == found["trials"][found["best"] - 1]["runs"][0]
     assert "linf" in found["command"]
 
 
-def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
+def test_ctrl_c_keeps_what_is_done(done: Cli, cli: Cli) -> None:
     words = (*TUNE, "--epochs", 10, "--budget", 200)
     process = Forked(*words)
     until(lambda: len(list(Path("rcad-tune/runs").glob("*/record.json"))) >= 3)
@@ -114,9 +112,9 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     assert cli(*words, "--budget", done).err.count("done already") == done
 
 
-def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_choice_does_not_depend_on_the_test_split(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """With test numbers that favour the last trial the best stays what it was."""
-    assert cli(*TUNE, "--budget", 4, "--quiet").code == 0
+    done(*TUNE, "--budget", 4, "--quiet")
     before = record()
     measure, count = execution.measure, iter(range(1, 100))
 
@@ -126,15 +124,15 @@ def test_the_choice_does_not_depend_on_the_test_split(cli: Cli, monkeypatch: pyt
         return measure(model, problem, x, y, **options)
 
     monkeypatch.setattr(execution, "measure", lying)
-    assert cli(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune").code == 0
-    after = json.loads(Path("other-tune/rcad.json").read_text())
+    done(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune")
+    after = saved("other-tune/rcad.json")
     assert {one.metrics["test_accuracy"] for one in Store.open("other").records()} == {2.0, 4.0, 6.0, 8.0}
     assert after["best"] == before["best"]
     assert [one["metrics"] for one in after["trials"]] == [one["metrics"] for one in before["trials"]]
 
 
-def test_a_larger_budget_keeps_what_is_there(cli: Cli) -> None:
-    assert cli(*TUNE, "--budget", 2, "--quiet").code == 0
+def test_a_larger_budget_keeps_what_is_there(done: Cli, cli: Cli) -> None:
+    done(*TUNE, "--budget", 2, "--quiet")
     runs = set(Store.open("rcad-tune/runs").ids())
     result = cli(*TUNE, "--budget", 3)
     assert result.err.count("done already") == 2
@@ -142,14 +140,14 @@ def test_a_larger_budget_keeps_what_is_there(cli: Cli) -> None:
     assert len(record()["trials"]) == 3
 
 
-def test_grid_and_optuna(cli: Cli) -> None:
-    assert cli(*TUNE, "--search", "grid", "--budget", 5, "--out", "g", "--quiet").code == 0
-    assert len(json.loads(Path("g/rcad.json").read_text())["trials"]) == 4
+def test_grid_and_optuna(done: Cli) -> None:
+    done(*TUNE, "--search", "grid", "--budget", 5, "--out", "g", "--quiet")
+    assert len(saved("g/rcad.json")["trials"]) == 4
     pytest.importorskip("optuna")
-    assert cli(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet").code == 0
-    first = json.loads(Path("o/rcad.json").read_text())
-    assert cli(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet").code == 0
-    assert json.loads(Path("o/rcad.json").read_text()) == first
+    done(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet")
+    first = saved("o/rcad.json")
+    done(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet")
+    assert saved("o/rcad.json") == first
 
 
 def test_every_trial_diverged(cli: Cli) -> None:
@@ -159,6 +157,6 @@ def test_every_trial_diverged(cli: Cli) -> None:
     assert record()["best"] is None
 
 
-def test_another_search_is_not_overwritten(cli: Cli, refused: Refused) -> None:
-    assert cli(*TUNE, "--budget", 1, "--quiet").code == 0
+def test_another_search_is_not_overwritten(done: Cli, refused: Refused) -> None:
+    done(*TUNE, "--budget", 1, "--quiet")
     refused(*TUNE, "--budget", 1, "--seeds", 2, says="other settings")

@@ -35,8 +35,6 @@ NOT_FOR = {
     "report": {"loss", "kernels", "models", "data", "runs", "train", "stacked", "integrations"},
     "integrations": {"cli"},
 }
-# Imports against the arrow that are known, each with its reason: ("rcad.data.cache", "rcad.runs.store").
-EXCEPTIONS: set[tuple[str, str]] = set()
 # Rooms that know what data and networks are, but neither methods nor losses.
 WITHOUT_METHODS = {"kernels", "models", "data"}
 
@@ -91,27 +89,8 @@ def test_every_room_has_its_place() -> None:
 
 
 def test_imports_point_one_way() -> None:
-    wrong = {(module, name) for module, name in across_rooms() if LEVEL[room(name)] >= LEVEL[room(module)]}
-    assert wrong - EXCEPTIONS == set()
-    assert EXCEPTIONS - wrong == set(), "these exceptions are not needed any more"
-
-
-def test_no_two_rooms_import_each_other_even_by_others() -> None:
-    below: dict[str, set[str]] = {name: set() for name in LEVEL}
-    for module, name in across_rooms():
-        if (module, name) not in EXCEPTIONS:
-            below[room(module)].add(room(name))
-
-    def reach(start: str) -> set[str]:
-        seen: set[str] = set()
-        left = [start]
-        while left:
-            new = below[left.pop()] - seen
-            seen |= new
-            left += new
-        return seen
-
-    assert [name for name in LEVEL if name in reach(name)] == []
+    """And so no two rooms import each other, even by others."""
+    assert {(module, name) for module, name in across_rooms() if LEVEL[room(name)] >= LEVEL[room(module)]} == set()
 
 
 def test_pages_know_nothing_of_what_they_show_and_rooms_below_know_no_pages() -> None:
@@ -134,9 +113,6 @@ def test_the_package_needs_torch_and_numpy_only() -> None:
     heavy = {"torchvision", "pandas", "scipy", "sklearn", "typer", "rich", "pyarrow"}
     heavy |= {"wandb", "mlflow", "tensorboard", "huggingface_hub", "datasets"}
     assert [name for name in loaded if name.startswith("rcad.integrations") or name in heavy] == []
-    # Naming the adapters' package loads none of the frameworks either.
-    loaded = run("import sys, rcad.integrations; print(*sys.modules)").split()
-    assert not {"torch", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"} & set(loaded)
 
 
 def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,13 +126,10 @@ def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(loaded) <= 60, sorted(loaded)
 
 
-def test_a_page_needs_no_torch() -> None:
-    loaded = run("import sys, rcad.report.document, rcad.report.drawing; print(*sys.modules)").split()
-    assert not {"torch", "matplotlib", "jinja2"} & set(loaded)
-
-
-def test_torch_is_loaded_only_when_a_name_is_used() -> None:
-    assert run("import sys, rcad; print('torch' in sys.modules)").strip() == "False"
+def test_neither_the_package_nor_the_adapters_folder_nor_a_page_loads_torch() -> None:
+    loaded = run("import sys, rcad, rcad.integrations, rcad.report.document, rcad.report.drawing; print(*sys.modules)")
+    heavy = {"torch", "matplotlib", "jinja2", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"}
+    assert not heavy & set(loaded.split())
 
 
 def test_importing_adds_little_to_torch() -> None:

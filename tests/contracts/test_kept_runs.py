@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from pathlib import Path
 from typing import Any
 
 from contracts import tables
@@ -41,9 +43,14 @@ def present() -> dict[str, dict[str, str]]:
 
 def read(run: KeptRun) -> dict[str, Any]:
     """The record as the package gives it; what it may have more than the file has its default."""
-    found = rcad(f"runs show {run.id} --runs {{store}} --json", store=run.store)
-    assert found.code == 0, found.err
-    return {key: value for key, value in found.json().items() if key != "folder"}
+    return _shown(run.id, run.store)
+
+
+@functools.cache
+def _shown(run: str, store: Path) -> dict[str, Any]:
+    result = rcad(f"runs show {run} --runs {{store}} --json", store=store)
+    assert result.code == 0, result.err
+    return {key: value for key, value in result.json().items() if key != "folder"}
 
 
 def update() -> None:

@@ -32,10 +32,6 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def python_blocks(text: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
 def test_every_method_has_a_card_and_every_card_a_method() -> None:
     assert set(CARDS) == set(rcad.METHODS)
 
@@ -110,35 +106,34 @@ class _Seen(torch.autograd.Function):
 TARGETS = {"gaussian": (2, torch.rand(6)), "bernoulli": (1, torch.tensor([0.0, 1.0] * 3))}
 
 
-@each_method
-@pytest.mark.parametrize("path", ["reference", "fused"])
-def test_the_cost_is_the_number_of_passes_counted(name: str, path: str) -> None:
-    method = rcad.METHODS[name]()
+def passes(name: str, criterion: rcad.Criterion, *, fused: bool = True) -> list[int]:
+    """Forwards, backwards to the weights, backwards alone, and their cost, in a step with 6 examples."""
     outputs, y = TARGETS.get(name, (4, torch.tensor([0, 1, 2, 3, 0, 1])))
-    counter = Counter(8)
+    counter, x = Counter(8), torch.rand(6, 3, 2, 2)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), counter, nn.Linear(8, outputs))
-    criterion, x = method.criterion(), torch.rand(6, 3, 2, 2)
-    if path == "fused":
+    if fused:
         criterion.backward(model, x, y)
     else:
         criterion(model, x, y).backward()
-    cells = {row[0]: row[1:] for row in rows(section(name, "Cost"))}[path]
-    assert [int(cell) for cell in cells[:4]] == counter.row()
-    assert cells[4] == f"{counter.row()[3] / 3:.2f}"
+    return counter.row()
 
 
-SUMS = ["rcad(alpha=1, steps=4)", "label_smoothing + rcad(alpha=1)", "rcad(alpha=1) + rcad_random(alpha=1)"]
+@each_method
+def test_the_cost_is_the_number_of_passes_counted(name: str) -> None:
+    cells = {row[0]: row[1:] for row in rows(section(name, "Cost"))}
+    criterion = rcad.METHODS[name]().criterion()
+    for path in ("reference", "fused"):
+        counted = passes(name, criterion, fused=path == "fused")
+        assert cells[path] == [*map(str, counted), f"{counted[3] / 3:.2f}"]
+    assert criterion.loss.plan(0).cost == counted[3]  # known without running
 
 
-@pytest.mark.parametrize("text", [*rcad.METHODS, *SUMS])
-def test_a_plan_knows_its_cost_without_running(text: str) -> None:
-    method = rcad.Method.parse(text)
-    outputs, y = TARGETS.get(text, (4, torch.tensor([0, 1, 2, 3, 0, 1])))
-    counter = Counter(8)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 8), counter, nn.Linear(8, outputs))
-    criterion = method.criterion()
-    criterion.backward(model, torch.rand(6, 3, 2, 2), y)
-    assert criterion.loss.plan(0).cost == counter.row()[3]
+@pytest.mark.parametrize(
+    "text", ["rcad(alpha=1, steps=4)", "label_smoothing + rcad(alpha=1)", "rcad(alpha=1) + rcad_random(alpha=1)"]
+)
+def test_a_plan_of_several_parts_knows_its_cost(text: str) -> None:
+    criterion = rcad.Method.parse(text).criterion()
+    assert criterion.loss.plan(0).cost == passes(text, criterion)[3]
 
 
 class Small(nn.Module):
@@ -162,7 +157,7 @@ class Small(nn.Module):
 @each_method
 def test_the_example_runs_and_gives_finite_losses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
-    blocks = python_blocks(CARDS[name])
+    blocks = re.findall(r"^```python\n(.*?)^```", CARDS[name], re.MULTILINE | re.DOTALL)
     assert blocks
     for block in blocks:
         assert 3 <= len(block.splitlines()) <= 6

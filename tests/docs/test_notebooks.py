@@ -58,10 +58,6 @@ def rcad_command(line: str) -> None:
     assert run(shlex.split(line)) == 0, line
 
 
-def test_each_has_a_fast_form() -> None:
-    assert {path.stem for path in NOTEBOOKS} == set(FAST)
-
-
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_was_run_from_top_to_bottom(path: Path) -> None:
     cells = code_cells(path)
@@ -90,8 +86,7 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
                     assert list(value) == list(ast.literal_eval("".join(stored["text/plain"]))), number
                 elif not hasattr(value, "_repr_html_"):
                     assert NUMBER.sub("#", repr(value)) == NUMBER.sub("#", "".join(stored["text/plain"])), number
-    shown = {"own_data": "train on it: rcad train", "does_it_help": "NLL: rcad "}[path.stem]
-    assert shown in printed.getvalue()
+    assert {"own_data": "train on it: rcad train", "does_it_help": "NLL: rcad "}[path.stem] in printed.getvalue()
 
 
 def stored(cell: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 
 
 def tool(name: str) -> ModuleType:
+    """A program of tools/."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"tools/{name}.py")
     assert spec
     assert spec.loader
@@ -76,18 +77,14 @@ def test_links_of_the_readme_are_absolute_in_an_index(monkeypatch: pytest.Monkey
     assert absolute(picture, "", "1.2.0") == ""
 
 
-def test_a_release_needs_its_dated_section() -> None:
-    changes = tool("release").changes
-    assert (
-        changes("# Changes\n\n## 1.2.0 (2026-01-31)\n\n- new\n\n## 1.1.0 (2025-01-01)\n\n- old\n", "1.2.0") == "- new"
-    )
-    with pytest.raises(ValueError, match=r"begin with '## 1.2.0 \(YYYY-MM-DD\)', but got '## 1.2.0 \(unreleased\)'"):
-        changes("# Changes\n\n## 1.2.0 (unreleased)\n\n- new\n", "1.2.0")
-
-
-def test_versions_agree() -> None:
+def test_versions_agree_and_a_release_needs_its_dated_section() -> None:
     assert f"\nversion: {PROJECT['version']}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {PROJECT['version']} (" in (ROOT / "CHANGELOG.md").read_text()
+    changes = tool("release").changes
+    text = "# Changes\n\n## 1.2.0 (2026-01-31)\n\n- new\n\n## 1.1.0 (2025-01-01)\n\n- old\n"
+    assert changes(text, "1.2.0") == "- new"
+    with pytest.raises(ValueError, match=r"begin with '## 1.2.0 \(YYYY-MM-DD\)', but got '## 1.2.0 \(unreleased\)'"):
+        changes("# Changes\n\n## 1.2.0 (unreleased)\n\n- new\n", "1.2.0")
 
 
 def test_a_lock_has_a_line_for_each_package_and_says_what_no_index_has() -> None:
@@ -96,13 +93,12 @@ def test_a_lock_has_a_line_for_each_package_and_says_what_no_index_has() -> None
         download = {"url": "file:///some/where", "archive_info": hashes}
         return {"metadata": {"name": name, "version": version}, "download_info": download}
 
-    lock = tool("lock")
     needed = [
         package("Some_Thing", "1.0", "ab" * 32),
         package("torch", "2.0+cpu", "cd" * 32),
         package("odd", "1", None),
     ]
-    text = lock.locked(needed, [needed[0], package("optuna", "5", "ef" * 32)], "a system")
+    text = tool("lock").locked(needed, [needed[0], package("optuna", "5", "ef" * 32)], "a system")
     assert text.splitlines()[1:] == [
         "# odd==1: a local build, which no index has",
         "# torch==2.0+cpu: a local build, which no index has",

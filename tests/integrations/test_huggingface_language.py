@@ -19,22 +19,17 @@ from one_line import one_line
 from rcad import InputError, suggest_alpha
 from rcad.integrations.embeddings import Packs, embedding_distance
 from rcad.integrations.huggingface import RCADTrainer
-from tiny_transformers import VOCABULARY, arguments, bert, collated, gpt2, llama, sentences
-from workers import in_two
+from tiny_transformers import VOCABULARY, arguments, bert, collated, gpt2, llama, sentences, trained
 
 ALPHA, LAM = 0.5, 0.3
 METHOD = f"rcad(lam={LAM})"
 NEAR = {"rtol": 1e-4, "atol": 1e-6}
 
 
-def train(model: Any, folder: Path, rows: Any = None, *, trainer: Any = RCADTrainer, **options: Any) -> Any:
-    changed = options.pop("changed", {})
-    rows = sentences() if rows is None else rows
-    if trainer is RCADTrainer:
+def train(model: Any, folder: Path, rows: Any = None, **options: Any) -> Any:
+    if "trainer" not in options:
         options = {"method": METHOD, "embedding_alpha": ALPHA, **options}
-    made = trainer(model, arguments(folder, **changed), train_dataset=rows, **options)
-    made.train()
-    return made
+    return trained(model, folder, sentences() if rows is None else rows, **options)
 
 
 def unit_of(model: Any) -> float:
@@ -205,41 +200,3 @@ def t5() -> Any:
 def test_what_cannot_be_done_is_refused_in_one_line(make: Any, options: Any, says: str, tmp_path: Path) -> None:
     with one_line(says):
         RCADTrainer(make(), arguments(tmp_path), **options)
-
-
-WORKER = """
-import sys, torch
-from accelerate.state import AcceleratorState, GradientState
-from rcad.integrations.huggingface import RCADTrainer
-from sharding import FSDPModule, gathered, sharded
-from tiny_transformers import arguments, gpt2, llama, sentences
-out, rank = sys.argv[1:]
-AcceleratorState._reset_state(True)  # those of the test's own process
-GradientState._reset_state()
-class Sharded(RCADTrainer):
-    def create_accelerator_and_postprocess(self):
-        super().create_accelerator_and_postprocess()
-        layers = ["LlamaDecoderLayer", "GPT2Block"][self.model.config.model_type == "gpt2":][:1]
-        sharded(self.accelerator, auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=layers)
-        self.is_fsdp_enabled = True
-changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
-for make in (llama, gpt2):
-    options = {"method": "rcad(lam=0.3)", "embedding_alpha": 0.5}
-    trainer = Sharded(make(), arguments(out, **changed), train_dataset=sentences(), **options)
-    trainer.train()
-    assert isinstance(trainer.model_wrapped, FSDPModule)
-    torch.save(gathered(trainer.model), f"{out}/{make.__name__}-{rank}.pt")
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_under_fsdp2_equal_one_big_batch(tmp_path: Path) -> None:
-    """With a table of its own, and with one that is the last layer too."""
-    in_two(WORKER, tmp_path)
-    for make in (llama, gpt2):
-        train(alone := make(), tmp_path, changed={"per_device_train_batch_size": 12})
-        assert moved(alone, make()) > 1e-2
-        for rank in (0, 1):
-            together = make()
-            together.load_state_dict(torch.load(tmp_path / f"{make.__name__}-{rank}.pt", weights_only=True))
-            same_parameters(alone, together, **NEAR)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,17 @@ pytest.importorskip("transformers")
 
 import transformers
 
-from equal import moved, same_parameters
+from equal import moved, plain_loop, same_parameters
 from one_line import one_line
 from rcad import RCAD, Bernoulli, Gaussian, InputError, methods
 from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
 from rcad.integrations.huggingface_checks import check_embeddings
 from rcad.integrations.resolve import as_method
-from tiny_transformers import LABELS, arguments, bert, collated, texts
+from tiny_transformers import LABELS, arguments, bert, collated, llama, sentences, texts, trained
+from tiny_transformers import gpt2 as language_gpt2
+from workers import in_two
 
 METHOD = "rcad(alpha=1.5, lam=0.3)"
-
-
-def train(
-    model: nn.Module, folder: Path, rows: Any, *, method: Any = METHOD, trainer: Any = None, **changed: Any
-) -> Any:
-    """A trainer that has trained: ours with that method, or another class without."""
-    options = {} if trainer is not None else {"method": method}
-    made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
-    made.train()
-    return made
 
 
 class Seeded(transformers.TrainerCallback):  # type: ignore[misc]
@@ -42,31 +35,29 @@ class Seeded(transformers.TrainerCallback):  # type: ignore[misc]
         torch.manual_seed(state.global_step)
 
 
-def core_loop(model: nn.Module, rows: list[dict[str, Tensor]], criterion: Any, *, epochs: int = 2) -> None:
-    """What the trainer should do, written out: AdamW, clipping, a fresh seed for each step."""
+ADAMW = {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5, "weight_decay": 0.0}
+
+
+def core_loop(model: Any, rows: list[dict[str, Tensor]], criterion: Any) -> nn.Module:
+    """Two epochs of batches of 4 with AdamW and clipping, a fresh seed for each step."""
+
+    def batches() -> Iterator[Any]:
+        for step, start in enumerate([*range(0, len(rows), 4)] * 2):
+            torch.manual_seed(step)
+            batch = collated(rows[start : start + 4])
+            ids, labels = batch.pop("input_ids"), batch.pop("labels")
+            yield {**batch, "inputs_embeds": model.get_input_embeddings()(ids)}, labels
+
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.0)
-    for step in range(epochs * len(rows) // 4):
-        torch.manual_seed(step)
-        batch = collated([rows[(4 * step + i) % len(rows)] for i in range(4)])
-        ids, labels = batch.pop("input_ids"), batch.pop("labels")
-        embedded = {**batch, "inputs_embeds": model.get_input_embeddings()(ids)}  # type: ignore[operator]
-        criterion.backward(model, embedded, labels, step=step)
-        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-        optimizer.step()
-        optimizer.zero_grad()
+    return plain_loop(model.train(), criterion, batches(), optimizer, clip=0.5)
 
 
-@pytest.mark.parametrize("method", [METHOD, "rcad(alpha=1.5, lam=0.3, every=2)", "rcad_random(alpha=1.5, lam=0.3)"])
+@pytest.mark.parametrize("method", [METHOD, "rcad_random(alpha=1.5, lam=0.3)"])
 def test_the_trainer_equals_a_loop_over_the_core_bit_for_bit(method: str, tmp_path: Path) -> None:
-    ours, plain, first = bert(dropout=0.2), bert(dropout=0.2), bert()
-    settings = {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5, "weight_decay": 0.0}
-    made = RCADTrainer(
-        ours, arguments(tmp_path, **settings), train_dataset=texts(), callbacks=[Seeded()], method=method
-    )
-    made.train()
-    core_loop(plain.train(), texts(), as_method(method).criterion())
-    assert moved(ours, first) > 0.01
-    same_parameters(ours, plain)
+    ours = bert(dropout=0.2)
+    trained(ours, tmp_path, texts(), method, callbacks=[Seeded()], changed=ADAMW)
+    assert moved(ours, bert()) > 0.01
+    same_parameters(ours, core_loop(bert(dropout=0.2), texts(), as_method(method).criterion()))
 
 
 def frozen() -> Any:
@@ -100,8 +91,8 @@ def test_with_lam_0_it_is_the_plain_trainer_bit_for_bit(
     make: Any, rows: Any, tolerance: dict[str, float], tmp_path: Path
 ) -> None:
     ours, plain, first = make(), make(), make()
-    train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
-    train(plain, tmp_path, rows, trainer=transformers.Trainer)
+    trained(ours, tmp_path, rows, "rcad(alpha=1.5, lam=0.0)")
+    trained(plain, tmp_path, rows, trainer=transformers.Trainer)
     assert moved(ours, first) > 1e-3
     table = (model.base_model.embeddings.word_embeddings for model in (ours, first))
     assert (moved(*table) > 1e-3) == (make is not frozen)
@@ -115,7 +106,8 @@ def test_accumulated_batches_equal_one_big_batch(head: str, tmp_path: Path) -> N
     models = []
     for size, steps in ((12, 1), (4, 3), (5, 3)):
         models.append(bert(head))
-        made = train(models[-1], tmp_path, rows, per_device_train_batch_size=size, gradient_accumulation_steps=steps)
+        changed = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
+        made = trained(models[-1], tmp_path, rows, METHOD, changed=changed)
         models[-1].logged = [row["loss"] for row in made.state.log_history if "loss" in row]
     assert moved(models[0], bert(head)) > 0.01
     for other in models[1:]:
@@ -132,7 +124,8 @@ def test_without_a_count_of_items_batches_count_equally(tmp_path: Path) -> None:
     for size, steps in ((12, 1), (4, 3)):
         models.append(bert())
         models[-1].__class__ = NoKeywords
-        made = train(models[-1], tmp_path, texts(), per_device_train_batch_size=size, gradient_accumulation_steps=steps)
+        changed = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
+        made = trained(models[-1], tmp_path, texts(), METHOD, changed=changed)
         assert not made.model_accepts_loss_kwargs
         logged.append([row["loss"] for row in made.state.log_history if "loss" in row])
     same_parameters(*models, rtol=1e-4, atol=1e-6)
@@ -140,14 +133,16 @@ def test_without_a_count_of_items_batches_count_equally(tmp_path: Path) -> None:
 
 
 def test_every_counts_optimizer_steps(tmp_path: Path) -> None:
-    made = train(bert(), tmp_path, texts(24), method="rcad(alpha=1.5, lam=0.3, every=2)", gradient_accumulation_steps=3)
+    method, changed = "rcad(alpha=1.5, lam=0.3, every=2)", {"gradient_accumulation_steps": 3}
+    made = trained(bert(), tmp_path, texts(24), method, changed=changed)
     logged = ["train_entropy" in row for row in made.state.log_history if "loss" in row]
     assert logged == [True, False, True, False]
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
 def test_the_logs_hold_the_parts(head: str, tmp_path: Path) -> None:
-    made = train(bert(head), tmp_path, texts(per_token=head == "TokenClassification"), logging_steps=3)
+    rows = texts(per_token=head == "TokenClassification")
+    made = trained(bert(head), tmp_path, rows, METHOD, changed={"logging_steps": 3})
     rows = [row for row in made.state.log_history if "loss" in row]
     assert len(rows) == 2
     for row in rows:
@@ -165,7 +160,8 @@ def test_padding_stays_and_the_rest_moves_by_alpha(tmp_path: Path) -> None:
             keys.append(set(kwargs))
 
     model.register_forward_pre_hook(look, with_kwargs=True)
-    train(model, tmp_path, texts(), num_train_epochs=1, per_device_train_batch_size=12)
+    changed = {"num_train_epochs": 1, "per_device_train_batch_size": 12}
+    trained(model, tmp_path, texts(), METHOD, changed=changed)
     clean, perturbed = seen
     mask = collated(texts())["attention_mask"].bool()
     step = perturbed - clean
@@ -188,23 +184,13 @@ def test_evaluation_and_prediction_are_the_plain_trainers(tmp_path: Path) -> Non
 def test_a_checkpoint_is_the_models_and_training_resumes_from_it(tmp_path: Path) -> None:
     method = "rcad(alpha=1.5, lam=0.3, every=2) + rcad_random(alpha=1.0, lam=0.1)"
     whole, cut = bert(dropout=0.2), bert(dropout=0.2)
-    train(whole, tmp_path / "whole", texts(), method=method, save_strategy="steps", save_steps=3)
+    trained(whole, tmp_path / "whole", texts(), method, changed={"save_strategy": "steps", "save_steps": 3})
     saved = type(whole).from_pretrained(tmp_path / "whole" / "checkpoint-3")
     assert saved.state_dict().keys() == whole.state_dict().keys()
     made = RCADTrainer(cut, arguments(tmp_path / "cut"), train_dataset=texts(), method=method)
     made.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-3"))
     assert moved(saved, whole) > 1e-3
     same_parameters(whole, cut)
-
-
-def test_a_loss_scaler_scales_and_is_undone(tmp_path: Path) -> None:
-    plain, scaled = bert(), bert()
-    train(plain, tmp_path, texts())
-    made = RCADTrainer(scaled, arguments(tmp_path), train_dataset=texts(), method=METHOD)
-    made.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
-    made.train()
-    assert made.accelerator.scaler.get_scale() == 256.0
-    same_parameters(plain, scaled)  # times a power of two and divided by it again: bit for bit
 
 
 def test_regression_with_a_mean_and_a_log_variance(tmp_path: Path) -> None:
@@ -215,10 +201,8 @@ def test_regression_with_a_mean_and_a_log_variance(tmp_path: Path) -> None:
     first.classifier = nn.Linear(16, 2)
     first.config.num_labels = first.num_labels = 2
     ours, plain = copy.deepcopy(first), copy.deepcopy(first)
-    settings = {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5, "weight_decay": 0.0}
-    made = train(ours, tmp_path, rows, method="gaussian + rcad(alpha=1.5, lam=0.3)", **settings)
-    core_loop(plain.train(), rows, RCAD(1.5, 0.3, likelihood=Gaussian()))
-    same_parameters(ours, plain)
+    made = trained(ours, tmp_path, rows, "gaussian + rcad(alpha=1.5, lam=0.3)", changed=ADAMW)
+    same_parameters(ours, core_loop(plain, rows, RCAD(1.5, 0.3, likelihood=Gaussian())))
     batch = collated(rows)
     labels = batch.pop("labels")
     with torch.no_grad():
@@ -230,14 +214,14 @@ def test_regression_with_a_mean_and_a_log_variance(tmp_path: Path) -> None:
 def test_multi_label_models_get_bernoulli(tmp_path: Path) -> None:
     rows = [{**row, "labels": nn.functional.one_hot(row["labels"], LABELS).float()} for row in texts()]
     ours, plain = (bert(problem_type="multi_label_classification") for _ in range(2))
-    made = train(ours, tmp_path, rows, method="rcad(alpha=1.5, lam=0.0)")
+    made = trained(ours, tmp_path, rows, "rcad(alpha=1.5, lam=0.0)")
     assert made.resolved.likelihood == Bernoulli()
-    train(plain, tmp_path, rows, trainer=transformers.Trainer)
+    trained(plain, tmp_path, rows, trainer=transformers.Trainer)
     same_parameters(ours, plain, rtol=1e-5, atol=1e-7)
     loss = transformers.Trainer(ours, arguments(tmp_path)).evaluate(rows)["eval_loss"]
     assert made.evaluate(rows)["eval_loss"] == loss
     again = bert(problem_type="multi_label_classification")
-    train(again, tmp_path, rows, method=RCAD(1.5, 0.0, likelihood=Bernoulli()))
+    trained(again, tmp_path, rows, RCAD(1.5, 0.0, likelihood=Bernoulli()))
     same_parameters(ours, again)
 
 
@@ -360,7 +344,7 @@ class Twice(RCADTrainer):  # type: ignore[misc]
 def test_what_a_subclass_does_with_the_methods_loss_counts(kind: Any, rate: float, tmp_path: Path) -> None:
     ours, plain, first = bert(), bert(), bert()
     kind(ours, arguments(tmp_path, learning_rate=rate), train_dataset=texts(), method=METHOD).train()
-    train(plain, tmp_path, texts(), learning_rate=0.1)
+    trained(plain, tmp_path, texts(), METHOD)
     assert moved(ours, first) > 0.01
     same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
 
@@ -380,11 +364,10 @@ def test_floating_point_labels_need_a_problem_type(tmp_path: Path) -> None:
 
 
 def test_probabilities_of_the_classes_as_labels(tmp_path: Path) -> None:
-    rows, settings = soft(texts()), {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5}
+    rows = soft(texts())
     ours, plain = (bert(problem_type="single_label_classification") for _ in range(2))
-    made = train(ours, tmp_path, rows, method=methods.rcad(1.5, 0.3), weight_decay=0.0, **settings)
-    core_loop(plain.train(), rows, RCAD(1.5, 0.3))
-    same_parameters(ours, plain)
+    made = trained(ours, tmp_path, rows, methods.rcad(1.5, 0.3), changed=ADAMW)
+    same_parameters(ours, core_loop(plain, rows, RCAD(1.5, 0.3)))
     batch = collated(rows)
     with torch.no_grad():
         logits = ours.eval()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
@@ -401,8 +384,8 @@ def gpt2(**config: Any) -> nn.Module:
 
 def test_a_model_that_looks_for_padding_in_the_ids_is_found_out(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="equal logits for input_ids and for their inputs_embeds, but they differ"):
-        train(gpt2(), tmp_path, texts())
-    train(gpt2(), tmp_path, texts(padded=False))
+        trained(gpt2(), tmp_path, texts(), METHOD)
+    trained(gpt2(), tmp_path, texts(padded=False), METHOD)
 
 
 def test_looking_for_it_leaves_the_model_as_it_was() -> None:
@@ -479,4 +462,53 @@ def test_what_lies_around_the_model_is_looked_at(tmp_path: Path, monkeypatch: py
 )
 def test_wrong_data_is_named(rows: Any, method: str, says: str, tmp_path: Path) -> None:
     with one_line(says):
-        train(bert(), tmp_path, rows, method=method)
+        trained(bert(), tmp_path, rows, method)
+
+
+WORKER = """
+import sys, torch
+from accelerate.state import AcceleratorState, GradientState
+from integrations.test_huggingface_text import SPREAD
+from rcad.integrations.huggingface import RCADTrainer
+from sharding import FSDPModule, gathered, sharded
+from tiny_transformers import trained
+kind, name, out, rank = sys.argv[1:]
+AcceleratorState._reset_state(True)  # those of the test's own process
+GradientState._reset_state()
+model, rows, layer, options = SPREAD[name]()
+class Sharded(RCADTrainer):
+    def create_accelerator_and_postprocess(self):
+        super().create_accelerator_and_postprocess()
+        if kind == "fsdp2":
+            layers = {"auto_wrap_policy": "transformer_based_wrap", "transformer_cls_names_to_wrap": [layer]}
+            sharded(self.accelerator, **layers)
+            self.is_fsdp_enabled = True
+changed = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "ddp_backend": "gloo"}
+changed |= {"ddp_find_unused_parameters": name == "sequences"} if kind == "ddp" else {}
+trainer = trained(model, out, rows, trainer=Sharded, changed=changed, **options)
+wrapper = {"ddp": torch.nn.parallel.DistributedDataParallel, "fsdp2": FSDPModule}[kind]
+assert isinstance(trainer.model_wrapped, wrapper)
+torch.save(gathered(trainer.model), f"{out}/{rank}.pt")
+"""
+ON_EMBEDDINGS = {"method": "rcad(lam=0.3)", "embedding_alpha": 0.5}
+# A model, its data, the layer that is sharded, and the options of the trainer; llama has a table of its own, gpt2 one
+# that is the last layer too.
+SPREAD: dict[str, Any] = {
+    "sequences": lambda: (bert(), texts(), "BertLayer", {"method": METHOD}),
+    "tokens": lambda: (bert("TokenClassification"), texts(per_token=True), "BertLayer", {"method": METHOD}),
+    "llama": lambda: (llama(), sentences(), "LlamaDecoderLayer", ON_EMBEDDINGS),
+    "gpt2": lambda: (language_gpt2(), sentences(), "GPT2Block", ON_EMBEDDINGS),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
+@pytest.mark.parametrize("name", SPREAD)
+def test_two_processes_with_accumulation_equal_one_big_batch(name: str, kind: str, tmp_path: Path) -> None:
+    in_two(WORKER, kind, name, tmp_path)
+    (alone, rows, _, options), (together, *_) = SPREAD[name](), SPREAD[name]()
+    trained(alone, tmp_path, rows, trainer=RCADTrainer, changed={"per_device_train_batch_size": 12}, **options)
+    assert moved(alone, together) > 0.01
+    for rank in (0, 1):
+        together.load_state_dict(torch.load(tmp_path / f"{rank}.pt", weights_only=True))
+        same_parameters(alone, together, rtol=1e-4, atol=1e-6)

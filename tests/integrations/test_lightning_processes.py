@@ -87,7 +87,7 @@ import sys, logging, warnings
 warnings.simplefilter("ignore")
 logging.disable(logging.WARNING)
 import lightning as L, torch
-from lit import Automatic, Manual, RCAD_TEXT, fit, trained_plainly
+from lit import Automatic, Manual, RCAD_TEXT, fit, plain
 from rcad import RCAD
 from rcad.integrations.lightning import FabricCriterion
 from small_nets import images, norm_net
@@ -105,7 +105,7 @@ for make, fused in ((Automatic, False), (Manual, True)):
     fit(module, epochs=1, limit_val_batches=0, precision="bf16-mixed")
     assert set(inside) == {torch.bfloat16}, inside
     assert module.net[0].weight.dtype == torch.float32
-    assert near(module.net, trained_plainly(epochs=1, fused=fused)) > 0.99, make
+    assert near(module.net, plain(epochs=1, fused=fused)) > 0.99, make
 
 x, y = images(8)
 for fused in (False, True):

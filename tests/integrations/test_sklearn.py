@@ -1,9 +1,11 @@
-"""The estimators as people use them: parameters, weights, continuing, and the rest of scikit-learn around them."""
+"""The estimators as people use them: parameters, weights, several targets, calibration, scikit-learn around them."""
 
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,14 @@ pytest.importorskip("sklearn")
 
 import pandas as pd
 import torch
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
+from sklearn.datasets import load_digits, make_friedman1
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
@@ -24,11 +30,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
 from one_line import one_line
+from people import CANCER, DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.tables import _table
 
-WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
+DIGITS, FRIEDMAN = load_digits(return_X_y=True), make_friedman1(600, noise=1.0, random_state=0)
 
 
 def short(method: Any = "rcad", **options: Any) -> RCADClassifier:
@@ -358,6 +365,153 @@ def test_every_parameter_and_attribute_is_described() -> None:
         described = set(re.findall(r"^ {4}(\w+): ", inspect.getdoc(type(model)) or "", re.MULTILINE))
         names = set(model.get_params()) | {name for name in vars(model) if name.endswith("_")} | {"module_"}
         assert names <= described, names - described
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_several_labels_come_back_as_from_scikit_learns_own() -> None:
+    x, y = LABELS
+    ours, theirs = RCADClassifier(random_state=0), MLPClassifier(random_state=0, max_iter=20)
+    for model in (ours, theirs):
+        model.fit(x, y)
+    for name in ("predict", "predict_proba", "classes_"):
+        pair = [
+            getattr(model, name)(x) if callable(getattr(model, name)) else model.classes_ for model in (ours, theirs)
+        ]
+        assert pair[0].shape == pair[1].shape
+        assert pair[0].dtype.kind == pair[1].dtype.kind
+    p = ours.predict_proba(x)
+    assert np.array_equal(ours.predict(x), (p > 0.5).astype(int))
+    assert np.exp(ours.predict_log_proba(x)) == pytest.approx(p)
+    assert ours.score(x, y) > 0.6  # all three labels right
+    guessed = [np.tile(y.mean(0), (len(x), 1))[:, k] for k in range(3)]
+    for k in range(3):
+        assert log_loss(y[:, k], p[:, k]) < log_loss(y[:, k], guessed[k])
+    sparse = RCADClassifier(random_state=0).fit(x, csr_matrix(y))
+    assert np.array_equal(sparse.predict_proba(x), p)
+
+
+def test_alpha_is_measured_between_rows_with_different_labels() -> None:
+    x, y = LABELS
+    model = short(max_iter=1).fit(x, y)
+    z = (x - x.mean(0)) / x.std(0)
+    sets = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
+    assert model.alpha_ == pytest.approx(suggest_alpha(z, sets), abs=1e-4)
+
+
+def test_several_labels_stream_stop_early_and_weigh() -> None:
+    x, y = LABELS
+    stream = RCADClassifier(random_state=0)
+    for part in range(4):
+        stream.partial_fit(x[part::4], y[part::4], classes=[0, 1, 2])
+    assert stream.predict(x).shape == y.shape
+    with pytest.raises(InputError, match=r"expected 3 yes/no labels for each row as before, but got .* \(200, 2\)"):
+        stream.partial_fit(x, y[:, :2])
+    with pytest.raises(InputError, match="expected 3 yes/no labels for each row as before"):
+        stream.partial_fit(x, y[:, 0])
+    stopped = RCADClassifier(early_stopping=True, random_state=0).fit(x, y)
+    assert len(stopped.validation_scores_) == stopped.n_iter_
+    twice = np.concatenate([x, x[:50]]), np.concatenate([y, y[:50]])
+    weight = np.where(np.arange(200) < 50, 2.0, 1.0)
+    weighed = short("erm", max_iter=3, batch_size=250).fit(x, y, weight)
+    doubled = short("erm", max_iter=3, batch_size=250).fit(*twice)
+    assert weighed.predict_proba(x) == pytest.approx(doubled.predict_proba(x), abs=1e-6)
+    for options, says in (
+        ({"class_weight": "balanced"}, "expected class_weight=None for several labels"),
+        ({"method": "label_smoothing + rcad"}, "expected a method for several yes/no labels each, but got 'label_smoo"),
+    ):
+        with pytest.raises(InputError, match=says):
+            RCADClassifier(**options).fit(x, y)
+
+
+def test_several_reals_have_their_own_units() -> None:
+    x, y = REALS
+    model = RCADRegressor(random_state=0).fit(x, y)
+    mean, deviation = model.predict(x, return_std=True)
+    assert mean.shape == deviation.shape == y.shape
+    intervals = model.predict_interval(x)
+    assert intervals.shape == (*y.shape, 2)
+    assert (intervals[..., 0] < mean).all()
+    assert mean.mean(0) == pytest.approx(y.mean(0), rel=0.3, abs=0.02)
+    assert np.array_equal(model.center_, y.mean(0))
+    assert model.score(x, y) > 0.5
+    with pytest.raises(InputError, match=r"expected 3 targets for each row as before, but got a shape of \(442,\)"):
+        model.partial_fit(x, y[:, 0])
+    with pytest.raises(InputError, match="expected one target for each row as before"):
+        RCADRegressor(max_iter=1).fit(x, y[:, 0]).partial_fit(x, y)
+
+
+def parts(data: Any, seed: int, sizes: tuple[int, int]) -> list[tuple[Any, Any]]:
+    """Training, held-out and test rows."""
+    order = np.random.default_rng(seed).permutation(len(data[1]))
+    return [(data[0][rows], data[1][rows]) for rows in np.split(order, np.cumsum(sizes))]
+
+
+def test_sets_hold_the_class_as_often_as_they_promise_over_seeds() -> None:
+    covered, sizes, right = [], [], []
+    for seed in range(6):
+        train, held, test = parts(DIGITS, seed, (60, 100))
+        model = RCADClassifier(max_iter=30, random_state=0).fit(*train).calibrate(*held)
+        sets = model.predict_set(test[0], coverage=0.95)
+        assert sets.shape == (len(test[1]), 10)
+        assert sets[np.arange(len(sets)), np.searchsorted(model.classes_, model.predict(test[0]))].all()
+        covered.append(sets[np.arange(len(sets)), test[1]].mean())
+        sizes.append(sets.sum(1).mean())
+        right.append(model.score(*test))
+    assert np.mean(right) < 0.9, "one class alone would not do"
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+    assert 1 < np.mean(sizes) < 5
+
+
+def test_intervals_hold_the_target_where_the_model_s_own_do_not() -> None:
+    own, calibrated = [], []
+    for seed in range(6):
+        train, held, test = parts(FRIEDMAN, seed, (150, 150))
+        model = RCADRegressor(max_iter=200, random_state=0).fit(*train)
+        for found in (own, calibrated):
+            low, high = model.predict_interval(test[0], coverage=0.9).T
+            found.append(((low <= test[1]) & (test[1] <= high)).mean())
+            model.calibrate(*held)
+    assert np.mean(own) < 0.7
+    assert np.mean(calibrated) == pytest.approx(0.9, abs=0.03)
+
+
+def test_several_targets_have_an_interval_each() -> None:
+    x, y = FRIEDMAN
+    model = RCADRegressor(max_iter=20, random_state=0).fit(x[:200], np.stack([y, -(y**2)], 1)[:200])
+    before = model.predict_interval(x[400:])
+    after = model.calibrate(x[200:400], np.stack([y, -(y**2)], 1)[200:400]).predict_interval(x[400:])
+    assert after.shape == before.shape == (200, 2, 2)
+    truth = np.stack([y, -(y**2)], 1)[400:]
+    inside = ((after[..., 0] <= truth) & (truth <= after[..., 1])).mean(0)
+    assert inside == pytest.approx([0.9, 0.9], abs=0.08)
+
+
+def test_what_was_calibrated_is_kept_and_dropped(tmp_path: Path) -> None:
+    train, held, test = parts(DIGITS, 0, (60, 100))
+    model = RCADClassifier(max_iter=5, random_state=0).fit(*train).calibrate(*held)
+    sets = model.predict_set(test[0])
+    model.save(tmp_path / "m.safetensors")
+    for twin in (RCADClassifier.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
+        assert np.array_equal(twin.predict_set(test[0]), sets)
+    model.partial_fit(*train)
+    with pytest.raises(InputError, match=r"expected calibrate\(X, y\) with rows that fit has not seen first"):
+        model.predict_set(test[0])
+
+
+def test_what_cannot_be_calibrated_is_refused_in_one_line() -> None:
+    train, held, _ = parts(DIGITS, 0, (60, 100))
+    with pytest.raises(NotFittedError):
+        RCADClassifier().calibrate(*held)
+    model = RCADClassifier(max_iter=2, random_state=0).fit(*train)
+    few = [part[:8] for part in held]
+    with pytest.raises(InputError, match=r"at least 9 rows to calibrate a coverage of 0\.9, but got 8; calibrate with"):
+        model.calibrate(*few).predict_set(held[0])
+    with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1, but got 90"):
+        model.predict_set(held[0], coverage=90)
+    with pytest.raises(InputError, match="labels among the 10 classes known, but got 11"):
+        model.calibrate(held[0], held[1] + 11)
+    with pytest.raises(InputError, match="expected one class for each row to calibrate sets"):
+        RCADClassifier(max_iter=2).fit(*LABELS).calibrate(*LABELS)
 
 
 @pytest.mark.gpu

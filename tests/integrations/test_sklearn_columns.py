@@ -15,9 +15,8 @@ pytest.importorskip("pandas")
 
 import pandas as pd
 from scipy import sparse
-from sklearn.datasets import load_wine
 
-from people import people
+from people import WINE, people
 from rcad import InputError
 from rcad.data.scaling import Standardizer
 from rcad.data.table_files import Text
@@ -94,7 +93,7 @@ def test_of_many_levels_the_frequent_ones_are_kept() -> None:
 
 
 def test_sparse_equals_dense_and_precision_is_kept() -> None:
-    x, y = load_wine(return_X_y=True)
+    x, y = WINE
     model = RCADClassifier(max_iter=5, random_state=0)
     dense = model.fit(x, y).predict_proba(x)
     for container in (sparse.csr_array, sparse.coo_matrix):
@@ -184,7 +183,7 @@ def test_a_column_that_names_the_rows_is_warned_of() -> None:
 
 
 def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y = load_wine(return_X_y=True)
+    x, y = WINE
     model = RCADClassifier(max_iter=1)
     monkeypatch.setattr(tables, "LARGE", x.nbytes - 1)
     with pytest.warns(UserWarning, match=r"^a sparse matrix of shape \(178, 13\) becomes 1.85e-05 GB") as told:
@@ -200,7 +199,7 @@ def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch: pyt
 
 
 def test_numbers_whose_squares_overflow_are_refused() -> None:
-    x, y = load_wine(return_X_y=True)
+    x, y = WINE[0].copy(), WINE[1]
     people_x, people_y = people()
     people_x["count"] = 1e200 * people_x["count"].astype(float)
     with pytest.raises(InputError, match=r"expected numbers below 1e\+150, .* but column 'count' holds 8e\+200"):

@@ -18,15 +18,12 @@ import joblib
 import torch
 from safetensors.torch import save_file
 from sklearn.base import clone
-from sklearn.datasets import load_diabetes, load_wine
 
 from one_line import one_line
-from people import people
+from people import DIABETES, WINE, people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn import network as state_module
-
-WINE, DIABETES = load_wine(return_X_y=True), load_diabetes(return_X_y=True)
 
 
 def fitted(kind: str) -> tuple[Any, Any, Any]:

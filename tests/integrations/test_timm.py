@@ -1,4 +1,4 @@
-"""timm's task with rcad trains what a plain loop over the core trains, bit for bit."""
+"""timm's task with rcad, beyond what `test_adapters` says of every adapter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from equal import same_parameters
+from equal import plain_loop, same_parameters, sgd
 from one_line import one_line
 from rcad import RCAD, Bernoulli, Categorical, augment
 from rcad.integrations.resolve import as_method
@@ -49,46 +49,19 @@ def batches(count: int = 4, size: int = 6) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def sgd(model: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-
-def trained(task: Any, data: Any = None, *, seed: int = 2) -> None:
+def trained(task: Any, data: Any = None) -> None:
     """The heart of timm's script."""
-    optimizer = sgd(task.get_trainable_module())
+    optimizer = sgd(task.get_trainable_module(), lr=0.05)
     task.train()
-    torch.manual_seed(seed)
     for input, target in batches() if data is None else data:
         optimizer.zero_grad()
         task(input, target)["loss"].backward()
         optimizer.step()
 
 
-def trained_plainly(net: nn.Module, criterion: Any, data: Any = None, *, seed: int = 2, **options: Any) -> nn.Module:
-    optimizer = sgd(net)
-    torch.manual_seed(seed)
-    for x, target in batches() if data is None else data:
-        optimizer.zero_grad()
-        criterion(net, x, target, **options).backward()
-        optimizer.step()
-    return net
-
-
-@pytest.mark.parametrize("every", [1, 2])
-def test_the_task_equals_a_plain_loop(every: int) -> None:
-    task = RCADTask(network(), method=f"rcad(alpha=0.5, lam=0.1, every={every})", verbose=False)
-    trained(task)
-    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, every=every)
-    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion))
-
-
-def test_without_a_regulariser_it_is_timm_s_own_task() -> None:
-    """Not bit for bit: timm averages inside the cross-entropy, rcad after it."""
-    ours, theirs = RCADTask(network(), method="erm"), ClassificationTask(network(), nn.CrossEntropyLoss())
-    for task in (ours, theirs):
-        trained(task)
-    for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+def trained_plainly(criterion: Any, data: Any = None, net: nn.Module | None = None) -> nn.Module:
+    net = network() if net is None else net
+    return plain_loop(net, criterion, batches() if data is None else data, sgd(net, lr=0.05), fused=False)
 
 
 def test_a_criterion_for_one_s_own_script() -> None:
@@ -99,14 +72,6 @@ def test_a_criterion_for_one_s_own_script() -> None:
     assert normalisation(torch.nn.DataParallel(network("test_efficientnet")))["mean"] == timm.data.IMAGENET_DEFAULT_MEAN
 
 
-def test_alpha_is_a_distance_in_pixels() -> None:
-    net, moved = network("test_efficientnet"), []
-    net.register_forward_pre_hook(lambda module, inputs: moved.append(inputs[0].detach()))
-    (x, y), std = batches()[0], torch.tensor(timm.data.IMAGENET_DEFAULT_STD).view(3, 1, 1)
-    RCADTask(net, method=RCAD_TEXT, verbose=False)(x, y)
-    torch.testing.assert_close(((moved[1] - moved[0]) * std).flatten(1).norm(dim=1), torch.full((len(x),), 0.5))
-
-
 def test_mixup_of_timm_s() -> None:
     """timm mixes with numpy's global generator and writes smoothed soft targets."""
     mixer = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=CLASSES)
@@ -115,7 +80,7 @@ def test_mixup_of_timm_s() -> None:
     task = RCADTask(network(), SoftTargetCrossEntropy(), RCAD_TEXT, verbose=False)
     trained(task, data)
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD)
-    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion, data))
+    same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
 
 
 @pytest.mark.parametrize("loss", [LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])
@@ -126,7 +91,7 @@ def test_label_smoothing_of_the_script(loss: nn.Module) -> None:
     torch.testing.assert_close(task(x, y)["loss"], loss(network()(x), y))
     trained(task := RCADTask(network(), loss, RCAD_TEXT, verbose=False))
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Categorical(smoothing=0.2))
-    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion))
+    same_parameters(task.get_trainable_module(), trained_plainly(criterion))
 
 
 BCE = [
@@ -152,7 +117,7 @@ def test_bce_loss_is_rcad_with_bernoulli() -> None:
     trained(task := RCADTask(network(), BinaryCrossEntropy(0.0), RCAD_TEXT, verbose=False))
     data = [(x, nn.functional.one_hot(y, CLASSES).float()) for x, y in batches()]
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Bernoulli())
-    same_parameters(task.get_trainable_module(), trained_plainly(network(), criterion, data))
+    same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
     x, y = batches()[0]
     whole = RCADTask(network(), BinaryCrossEntropy(0.0, sum_classes=True), RCAD_TEXT, verbose=False)(x, y)
     mean = RCADTask(network(), BinaryCrossEntropy(0.0), RCAD_TEXT, verbose=False)(x, y)
@@ -175,14 +140,6 @@ def test_the_method_s_own_augmentations_work_on_pixels() -> None:
     torch.testing.assert_close(result["loss"], expected)
 
 
-def test_a_compiled_task() -> None:
-    torch._dynamo.reset()
-    task = RCADTask(net := network(), method=RCAD_TEXT, verbose=False)
-    task.compile(backend="eager")
-    trained(task, batches(2))
-    same_parameters(net, trained_plainly(network(), RCAD(0.5, 0.1, mean=MEAN, std=STD), batches(2)))
-
-
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_under_ddp_only_the_clean_pass_goes_through_the_wrapper(tmp_path: Path) -> None:
     """One process: what two of them do with a criterion and DDP is shown in `test_ddp`."""
@@ -198,7 +155,7 @@ def test_under_ddp_only_the_clean_pass_goes_through_the_wrapper(tmp_path: Path) 
         trained(task)
         plain = network()
         plain(batches()[0][0])  # the statistics of the batch above
-        same_parameters(net, trained_plainly(plain, RCAD(0.5, 0.1, mean=MEAN, std=STD)))
+        same_parameters(net, trained_plainly(RCAD(0.5, 0.1, mean=MEAN, std=STD), net=plain))
     finally:
         torch.distributed.destroy_process_group()
 
@@ -218,24 +175,16 @@ def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
         assert "rcad/entropy" in ours.train()(x, y)
 
 
-def test_a_checkpoint_remembers_where_terms_rest() -> None:
-    task = RCADTask(network(), method="rcad(every=2)", verbose=False)
-    task(*batches()[0])
-    state = task.get_checkpoint_state()
-    fresh = RCADTask(network(), method="rcad(every=2)", verbose=False)
-    fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
-    assert "rcad/entropy" not in fresh(*batches()[0])
-    assert "rcad/entropy" in fresh(*batches()[0])
-    fresh.load_checkpoint_state(state["state_dict"], None)
-
-
-def test_a_checkpoint_remembers_a_measured_alpha() -> None:
-    task, fresh = (RCADTask(network(), verbose=False) for _ in range(2))
+def test_a_checkpoint_remembers_where_terms_rest_and_a_measured_alpha() -> None:
+    task, fresh = (RCADTask(network(), method="rcad(every=2)", verbose=False) for _ in range(2))
     task(*batches()[0])
     state = task.get_checkpoint_state()
     fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
     assert fresh.step.resolved.criterion.settled
     assert fresh.step.resolved.criterion.loss == task.step.resolved.criterion.loss
+    assert "rcad/entropy" not in fresh(*batches()[0])
+    assert "rcad/entropy" in fresh(*batches()[0])
+    fresh.load_checkpoint_state(state["state_dict"], None)
 
 
 def test_a_criterion_brings_its_own_settings() -> None:

@@ -6,27 +6,22 @@ import json
 import math
 from pathlib import Path
 
+import measured_alpha as study
 import numpy as np
 import pytest
 
-from rcad.paper import alpha as study
-from rcad.paper.alpha import main
 from rcad.paper.record import Study
 
 pytest.importorskip("sklearn")
 
 
-def quiet(what: str, done: int, total: int) -> None:
-    pass
-
-
-def table(splits: int = 3) -> Study:
+def table() -> Study:
     """What T7's record has to hold, on made-up data."""
     return Study(
         target="T7",
         title="made up",
         settings={"arms": {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}},
-        details={"tuning": {"synthetic": {"rcad": {"chosen": [0, 1, 1][:splits]}}}},
+        details={"tuning": {"synthetic": {"rcad": {"chosen": [0, 1, 1]}}}},
     )
 
 
@@ -54,54 +49,51 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
     assert near == len(made.details["dropped"]["ratios"]) == 10
 
 
-def test_linear_rows() -> None:
-    (row,) = study.linear(study.SCALES["smoke"], quiet)
-    assert row["helpful"]
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study's trial, with a record of T7."""
+    folder = tmp_path_factory.mktemp("alpha")
+    table().write(folder / "uci.json")
+    assert study.main(words(folder)) == 0
+    return folder
+
+
+def words(out: Path) -> list[str]:
+    return ["--scale", "smoke", "--out", str(out), "--uci", str(out / "uci.json")]
+
+
+def test_every_part_has_its_rows(out: Path) -> None:
+    made = Study.read(out / "alpha.json").details
+    (row,) = made["linear"]
     assert min(row["helpful"]) <= row["best_alpha"] <= max(row["helpful"])
     assert row["best"] > row["erm"]
-    assert {"alpha", "accuracy"} == set(row["suggested"])
-
-
-def test_the_best_of_a_grid_and_the_suggestion_beside() -> None:
-    row = study.moons(study.SCALES["smoke"], quiet)[0]
-    means = np.asarray(row["grid"]).mean(1)
-    assert (row["best_alpha"], row["best"]) == (row["alphas"][means.argmax()], means.max())
-    assert {"alpha", "accuracy"} == set(row["suggested"])
-    assert 0 <= row["erm"] <= 100
-
-
-def test_real_targets() -> None:
-    (row,) = study.regression(study.Settings(), table(), None, quiet)
-    assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0, 1.0])
-    assert len(row["rule"]) == 3
+    grids = [*made["moons"], made["digits"]]
+    for grid in grids:
+        means = np.asarray(grid["grid"]).mean(1)
+        assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
+        assert 0 <= grid["erm"] <= 100
+    assert all({"alpha", "accuracy"} == set(part["suggested"]) for part in (row, *grids))
+    digits = made["digits"]
+    assert np.asarray(digits["grid"]).shape == (2, 2)
+    assert digits["alphas"][1] == pytest.approx(2 * digits["alphas"][0])
+    assert math.isclose(digits["suggested"]["alpha"], digits["alphas"][1], rel_tol=0.05)
+    (row,) = made["uci"]
+    assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0])
+    assert len(row["rule"]) == 2
     assert all(0.1 < value < 3 for value in row["rule"])
 
 
-def test_digits_judge_by_other_images() -> None:
-    row = study.digits(study.SCALES["smoke"], quiet)
-    assert np.asarray(row["grid"]).shape == (2, 2)
-    assert row["alphas"][1] == pytest.approx(2 * row["alphas"][0])
-    assert math.isclose(row["suggested"]["alpha"], row["alphas"][1], rel_tol=0.05)
-
-
-def test_the_main(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    uci = tmp_path / "uci.json"
-    table().write(uci)
-    out = tmp_path / "out"
-    words = ["--scale", "smoke", "--out", str(out), "--uci", str(uci)]
-    assert main(words) == 0
+def test_the_page_is_made_from_the_record_which_is_not_computed_again(
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = (out / "alpha.md").read_text()
-    made = json.loads((out / "alpha.json").read_text())
-    assert (made["kind"], made["target"]) == ("rcad study", "alpha")
     assert "numbers mean nothing" in text
     assert "## UCI" in text
-
-    def never(*arguments: object) -> None:
-        raise AssertionError("computed again")
-
-    monkeypatch.setattr(study, "run", never)
-    assert main(words) == 0
+    monkeypatch.setattr(study, "run", lambda *arguments: pytest.fail("computed again"))
+    assert study.main(words(out)) == 0
+    made = json.loads((out / "alpha.json").read_text())
+    assert (made["kind"], made["target"]) == ("rcad study", "alpha")
     (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
-    assert main(words) == 2
-    assert main(["--uci", str(tmp_path / "none.json")]) == 2
+    assert study.main(words(out)) == 2
+    assert study.main(["--uci", str(out / "none.json")]) == 2
     assert capsys.readouterr().err.count("expected") == 2

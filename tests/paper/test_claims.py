@@ -1,12 +1,14 @@
-"""Claims: paired by seed, Holm over those tested, silent where the data are; ours are told from the paper's."""
+"""Claims: paired by seed, silent where the data are; ours are told from the paper's. test_tables judges them."""
 
 from __future__ import annotations
 
 import pytest
 
-from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, Tally, gain_of, is_check, judged, plan_claims
+from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judge_all, plan_claims
+from rcad.paper.published import Printed
+from rcad.paper.record import Study
 from rcad.paper.tables import SUITES
-from rcad.study.statistics import holm, paired
+from rcad.study.statistics import paired
 
 RANDOM = "RCAD is more accurate than a random direction"
 PLANNED = SUITES["T3"].claims
@@ -21,22 +23,9 @@ def column(**rows: Seeds) -> dict[Side, Seeds]:
 
 
 def over_erm(seeds: Seeds) -> Claim:
-    return next(one for one in judged(PLANNED, column(RCAD=seeds)) if (one.where, one.statement) == (WHERE, OVER_ERM))
-
-
-@pytest.mark.parametrize(
-    ("gains", "verdict"),
-    [
-        ((2.0, 2.1, 1.9, 2.1), "reproduced"),
-        ((-2.0, -1.9, -2.1, -1.9), "opposite"),
-        ((0.1, -0.1, 0.1, -0.1), "not reproduced"),
-        ((3.0, -1.0, 4.0, 0.0), "undecided"),
-    ],
-)
-def test_verdicts_follow_the_paired_gain(gains: tuple[float, ...], verdict: str) -> None:
-    found = over_erm({seed: ERM[seed] + gain for seed, gain in enumerate(gains)})
-    assert found.verdict == verdict
-    assert found.published == pytest.approx(2.1)
+    return next(
+        one for one in judge_all(PLANNED, column(RCAD=seeds)) if (one.where, one.statement) == (WHERE, OVER_ERM)
+    )
 
 
 def test_seeds_are_paired_by_number_and_not_by_place() -> None:
@@ -45,16 +34,6 @@ def test_seeds_are_paired_by_number_and_not_by_place() -> None:
     assert (note, gain) == ("", paired([31.0, 31.51, 31.22, 31.43], [30.0, 30.5, 30.2, 30.4]))
     lower, _ = gain_of(shuffled, ERM, higher_is_better=False)
     assert lower.mean == pytest.approx(-gain.mean)
-
-
-def test_holm_counts_what_was_tested_or_all() -> None:
-    cells = column(RCAD={0: 31.0, 1: 31.2, 2: 31.3, 3: 31.2})
-    found = judged(PLANNED, cells)
-    raw = [one.gain["p_greater"] for one in found if one.gain is not None]
-    assert len(raw) == 3
-    assert [one.p_holm for one in found if one.gain is not None] == holm(raw)
-    every = judged(PLANNED, cells, count_all=True)
-    assert [one.p_holm for one in every if one.gain is not None] == holm([*raw, *[1.0] * (len(PLANNED) - 3)])[:3]
 
 
 @pytest.mark.parametrize(
@@ -74,18 +53,18 @@ def test_silence_has_a_reason(seeds: Seeds, note: str, verdict: str) -> None:
 
 def test_three_seeds_are_enough_for_a_p_value_and_the_scale_is_noted() -> None:
     cells = column(RCAD={0: 32.0, 1: 32.5, 2: 32.1})
-    first, *_ = judged(PLANNED, cells, said="small scale")
+    first, *_ = judge_all(PLANNED, cells, remark="small scale")
     assert (first.gain["df"], first.note) == (2, "small scale")
-    assert {one.verdict for one in judged(PLANNED, cells, trial=True)} == {"a trial", "not run"}
+    assert {one.verdict for one in judge_all(PLANNED, cells, trial=True)} == {"a trial", "not run"}
 
 
 def test_what_could_not_be_measured_is_not_called_diverged() -> None:
-    first, *_ = judged(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
+    first, *_ = judge_all(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
     assert (first.verdict, first.note) == ("undecided", "not measured")
 
 
 def test_claims_are_planned_as_printed() -> None:
-    planned = plan_claims({"a": {"ERM": 1.0, "RCAD": 2.0}}, ["a", "b"], [("RCAD", "ERM")], lower=True)
+    planned = plan_claims(["a", "b"], {"a": {"ERM": Printed(1.0), "RCAD": Printed(2.0)}}, [("RCAD", "ERM")], lower=True)
     assert [(one.statement, one.published) for one in planned] == [
         ("ERM is more accurate than RCAD", 1.0),
         (RANDOM, None),
@@ -109,7 +88,7 @@ def test_claims_are_planned_as_printed() -> None:
 )
 def test_which_are_checks_of_ours(target: str, statement: str, published: float | None, ours: bool) -> None:
     claim = Claim("", statement, "reproduced", published=published)
-    assert is_check(target, claim, SUITES[target].controls if target in SUITES else CONTROLS) == ours
+    assert Study(target, controls=SUITES[target].controls if target in SUITES else CONTROLS).added(claim) == ours
 
 
 def test_verdicts_are_counted_on_either_side() -> None:
@@ -117,8 +96,9 @@ def test_verdicts_are_counted_on_either_side() -> None:
         Claim("", name, verdict, published=1.0)
         for name, verdict in (("a", "reproduced"), ("b", "opposite"), ("c", "not run"), (RANDOM, "undecided"))
     ]
-    assert str(Tally.of("T8", found)) == (
+    assert str(Study("T8", controls=CONTROLS, claims=found).tally) == (
         "3 claims of the paper: 1 reproduced, 1 opposite, 1 not run; 1 check of ours: 1 undecided"
     )
-    assert str(Tally.of("T8", [])) == "0 claims of the paper"
-    assert str(Tally.of("T8", [Claim("", "a", "a trial", published=1.0)] * 3)) == "3 claims of the paper: a trial"
+    assert str(Study("T8").tally) == "0 claims of the paper"
+    trial = Study("T8", claims=[Claim("", "a", "a trial", published=1.0)] * 3)
+    assert str(trial.tally) == "3 claims of the paper: a trial"

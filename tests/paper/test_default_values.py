@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
+import default_values_page as pages
 import numpy as np
 import pytest
 
@@ -16,13 +16,7 @@ ROOT = Path(__file__).parents[2]
 RECORD: dict[str, Any] = json.loads((ROOT / "results/defaults/defaults.json").read_text(encoding="utf-8"))
 
 
-@pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("default_values_page")
-
-
-def test_the_page_is_made_from_the_record(pages: Any) -> None:
+def test_the_page_is_made_from_the_record() -> None:
     assert (ROOT / "results/defaults/defaults.md").read_text(encoding="utf-8") == pages.page(RECORD)
 
 
@@ -52,7 +46,7 @@ def test_no_alpha_and_no_lam_would_mend_it_there(name: str) -> None:
         assert min(means) > 0
 
 
-def test_where_the_default_is_safe_on_moons(pages: Any) -> None:
+def test_where_the_default_is_safe_on_moons() -> None:
     """By the rule of `rcad compare`: what the page says in words, cell by cell."""
     found = pages.judged(RECORD["moons"])
     worse = {
@@ -75,7 +69,7 @@ def test_where_the_default_is_safe_on_moons(pages: Any) -> None:
         assert found[paper, "accuracy"].outcome == "undecided"
 
 
-def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse(pages: Any) -> None:
+def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:
     worse = dict.fromkeys(next(iter(RECORD["rules"].values())), 0)
     for found in RECORD["rules"].values():
         for rule, values in found.items():

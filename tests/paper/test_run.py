@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import signal
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from cli.conftest import Forked, until
-from paper_records import silent
+from paper_records import make, order, silent
 from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import run as running
+from rcad.paper.benchmarks import TINY, missing
 from rcad.paper.collect import collect, settings
 from rcad.paper.record import Study
 from rcad.paper.report.chapters import page
-from rcad.paper.run import Order, Outcome, make_suite, standing
-from rcad.paper.suite import plan
+from rcad.paper.run import make_suite, plan_of, standing
+from rcad.paper.suite import Order
 from rcad.paper.tables import SUITES
 from rcad.report import markdown
 from rcad.runs.files import unsealed
@@ -49,16 +48,10 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-def order(name: str, out: Path, **options: Any) -> Order:
-    usual = {"scale": "smoke", "views": "one view", "seeds": range(3), "device": "cpu", "workers": 1}
-    return Order(**{**usual, "name": name, "out": out, **options})
-
-
 @pytest.fixture(scope="module")
 def t4(out: Path) -> tuple[Order, dict[str, Any]]:
     wanted = order("T4", out, only=("n=500",))
-    outcome = make_suite(wanted, SILENT, silent)
-    assert isinstance(outcome, Outcome)
+    outcome = make(wanted)
     assert not outcome.reused
     assert outcome.files[:2] == [out / "T4" / "T4.json", out / "T4" / "T4.md"]
     return wanted, json.loads(wanted.record.read_text())
@@ -114,57 +107,37 @@ def test_the_page(t4: tuple[Order, dict[str, Any]]) -> None:
     assert "| accuracy, % | NLL, nats | Brier score | ECE |" in page
 
 
-def test_packed_runs_give_the_same_record_without_folders_or_weights(
+def test_runs_packed_in_several_places_give_the_same_record_without_folders_or_weights(
     t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted, record = t4
-    store = Store(wanted.store)
-    write_pack(tmp_path / "images" / "study.jsonl.gz", [store.packed(run) for run in store.ids()])
+    store, elsewhere = Store(wanted.store), replace(wanted, out=tmp_path)
+    packed = [store.packed(run) for run in store.ids()]
+    write_pack(tmp_path / "images" / "old.jsonl.gz", packed[:14])
+    write_pack(tmp_path / "images" / "new.jsonl.gz", packed[14:18])
+    first = make(elsewhere)
+    assert not first.reused
+    assert {path.name for path in elsewhere.store.iterdir()} == set(store.ids()[18:])  # only what was left is made
+    made = {run.id: run for run in Store(elsewhere.store, elsewhere.packs).records()}
+    assert {id_: (run.metrics, run.splits) for id_, run in made.items()} == {
+        run.id: (run.metrics, run.splits) for run in store.records()
+    }
+    assert json.loads(elsewhere.record.read_text())["claims"] == record["claims"]
+    write_pack(tmp_path / "images" / "last.jsonl.gz", packed[18:])
+    shutil.rmtree(elsewhere.store)
     monkeypatch.setattr("rcad.train.run.run", lambda *words, **options: pytest.fail("run again"))
     monkeypatch.setattr("rcad.evaluate.saved_run.loading.read", lambda *words: pytest.fail("data read"))
-    elsewhere = replace(wanted, out=tmp_path)
-    assert {one[2:] for one in standing(elsewhere)[0]} == {(3, 3)}
-    again = make_suite(elsewhere, SILENT, silent)
-    assert isinstance(again, Outcome)
+    assert {cell[2:] for cell in standing(elsewhere)[0]} == {(3, 3)}
+    again = make(elsewhere)
     assert again.reused
     assert json.loads(elsewhere.record.read_text()) == record
     assert elsewhere.record.with_suffix(".md").read_text() == wanted.record.with_suffix(".md").read_text()
 
 
-def test_a_killed_campaign_goes_on_elsewhere_and_loses_nothing(
-    t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two thirds of the runs were packed long before: of the others some are made here, the rest where it goes on."""
-    wanted, record = t4
-    first, second = (replace(wanted, out=tmp_path / name) for name in ("first", "second"))
-    old = [Store(wanted.store).packed(run) for run in Store(wanted.store).ids()[:14]]
-    for place in (first, second):
-        write_pack(place.out / "images" / "old.jsonl.gz", old)
-    words = shlex.split("paper run T4 --scale smoke --only n=500 --seeds 3 --workers 1 --device cpu --out")
-    monkeypatch.chdir(tmp_path)
-    process, store = Forked(*words, first.out), Store(first.store)
-    until(lambda: first.store.is_dir() and sum(kept.status == "done" for kept in store.records()) >= 3, 120)
-    os.kill(process.pid, signal.SIGKILL)
-    process.end()
-    finished = [kept for kept in Store.open(first.store).records() if kept.is_final]
-    assert 3 <= len(finished) < 7
-    write_pack(second.out / "images" / "first.jsonl.gz", [store.packed(kept.id) for kept in finished])
-    make_suite(second, SILENT, silent)
-    assert len(list(second.store.iterdir())) == 7 - len(finished)
-    reference = {kept.id: kept for kept in Store(wanted.store).records()}
-    made = {kept.id: kept for kept in Store(second.store, second.packs).records()}
-    assert {run: (kept.metrics, kept.splits) for run, kept in made.items()} == {
-        run: (kept.metrics, kept.splits) for run, kept in reference.items()
-    }
-    kept = json.loads(second.record.read_text())
-    assert kept["claims"] == record["claims"]
-
-
 def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(tmp_path: Path) -> None:
     some = order("T4", tmp_path, only=("n=500",), rows=("ERM", "RCAD"), seeds=range(2))
     assert {row for row, *_ in standing(some)[0]} == {"ERM", "RCAD"}
-    outcome = make_suite(some, SILENT, silent)
-    assert isinstance(outcome, Outcome)
+    outcome = make(some)
     assert {"rcad", "label_smoothing"} & {
         row[0] for one in Store(some.store).records() for row in one.config.method
     } == {"rcad"}
@@ -174,15 +147,14 @@ def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(t
     text = outcome.files[1].read_text(encoding="utf-8")
     assert "n=500: LS, 0 of 2 runs" in text
     assert '--rows "ERM" --rows "RCAD"' in text
-    both = make_suite(replace(some, rows=("LS",)), SILENT, silent)
-    assert isinstance(both, Outcome)
+    make(replace(some, rows=("LS",)))
     places = Study.read(some.record).places
     assert {row for (row, _), place in places.items() if place.runs} == {"ERM", "LS", "RCAD"}
     assert places["ERM", "n=500"] == study.places["ERM", "n=500"]
 
 
 def test_a_column_may_be_asked_for_by_its_data_set(tmp_path: Path) -> None:
-    planned = order("T6", tmp_path, only=("CIFAR-100",)).plan()
+    planned = plan_of(order("T6", tmp_path, only=("CIFAR-100",)))
     assert planned.columns == ("CIFAR-100, clean", "CIFAR-100, attacked")
     assert set(planned.skipped) == {column.name for column in SUITES["T6"].columns} - set(planned.columns)
 
@@ -201,24 +173,39 @@ def test_a_smaller_scale_does_not_replace_a_larger_one(t4: tuple[Order, dict[str
     for scale in ("small", "full"):
         wanted.record.write_text(json.dumps({"scale": scale}))
         with pytest.raises(InputError, match=f"holds the {scale} scale; pass another --out"):
-            make_suite(wanted, SILENT, silent)
+            make(wanted)
 
 
-def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_data_are_named_and_the_rest_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RCAD_DATA", raising=False)
     (tmp_path / "cifar100").mkdir()
     (tmp_path / "cifar100" / "train.bin").write_bytes(b"")
-    told: list[str] = []
+    planned = plan_of(order("T1", scale="small", data_dir=tmp_path))
+    assert planned.columns == ("CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100")
+    assert [line.split(":")[0] for line in planned.missing] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
+    assert all(line.endswith("so it was not run.") for line in planned.missing)
+    assert {run.column for run in planned.runs} == set(planned.columns)
+    with pytest.raises(InputError, match=r"expected data for T1, but there are none: cifar100, tiny-imagenet"):
+        plan_of(order("T1", scale="small", data_dir=tmp_path / "nowhere"))
 
-    def no_run(*words: object, **options: object) -> Scheduled:
-        assert len(told) == 3
-        return STOPPED
 
-    monkeypatch.setattr(running, "schedule", no_run)
-    wanted = order("T1", tmp_path / "out", scale="small", data_dir=tmp_path)
-    assert make_suite(wanted, SILENT, told.append) is STOPPED
-    assert [line.split(":")[0] for line in told] == ["Tiny ImageNet", "CIFAR-10", "SVHN"]
-    assert standing(wanted)[1] == tuple(told)
+def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tiny-imagenet").mkdir()
+    (tmp_path / "tiny-imagenet" / "train.parquet").write_bytes(b"")
+    for scale, found, told in (("full", 4000, True), ("small", 4000, False), ("full", 100_000, False)):
+        data = SimpleNamespace(train=range(found))
+        monkeypatch.setattr("rcad.data.registry.load", lambda *names, data=data, **options: data)
+        why = "Tiny ImageNet: only 4,000 of 100,000 images were found, so it was not run." if told else None
+        assert missing(TINY, scale, tmp_path, None) == why
+
+
+def test_missing_data_are_told_before_any_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned, told = replace(plan_of(order("T3", tmp_path)), missing=("a", "b")), []
+    monkeypatch.setattr(running, "plan_of", lambda order: planned)
+    monkeypatch.setattr(running, "schedule", lambda *words, **options: told.append("runs") or STOPPED)
+    assert make_suite(planned.order, SILENT, told.append) is STOPPED
+    assert told == ["a", "b", "runs"]
+    assert standing(planned.order)[1] == ("a", "b")
 
 
 def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,21 +226,18 @@ def test_joined_runs_are_asked_of_the_executor(tmp_path: Path, monkeypatch: pyte
     assert len([words for words in told if "--join" in words]) == 2  # one worker has nobody to share with
 
 
-def test_bf16_needs_a_gpu_only_to_train(t4: tuple[Order, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bf16_needs_a_gpu_only_to_train(
+    t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wanted, _ = t4
-    before = wanted.record.read_text()
-    half = replace(wanted, precision="bf16")
+    half = replace(wanted, precision="bf16", out=tmp_path, runs=wanted.store)
     with pytest.raises(InputError, match=r"^expected a GPU for --precision bf16, but got the CPU; use fp32$"):
-        make_suite(half, SILENT, silent)
-    assert wanted.record.read_text() == before
+        make(half)
     # With every run there, a page can be made anywhere, and says how they were trained.
-    planned = wanted.plan()
-    monkeypatch.setattr(Order, "plan", lambda self: replace(planned, precision=self.precision))
-    try:
-        assert make_suite(half, SILENT, silent) is not None
-        record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
-    finally:
-        make_suite(wanted, SILENT, silent)
+    planned = plan_of(wanted)
+    monkeypatch.setattr(running, "plan_of", lambda order: replace(planned, order=order))
+    make(half)
+    record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
     assert record["settings"]["precision"] == "bf16"
     assert record["notes"][-1].startswith("Trained with products in bf16")
     assert '--seeds 3 --precision bf16 --only "n=500"`' in page
@@ -265,18 +249,17 @@ def test_each_protocol_has_a_record(out: Path) -> None:
 
 
 def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
-    few = {"seeds": range(1), "rows": ("ERM", "RCAD")}
+    few = {"seeds": range(1), "rows": ("ERM",)}
     attacked = order("T6", out, only=("CIFAR-10, clean", "CIFAR-10, attacked"), **few)
-    make_suite(attacked, SILENT, silent)
+    make(attacked)
     record = json.loads(attacked.record.read_text())
     cells = {(cell["row"], cell["column"]): cell["runs"] for cell in record["cells"]}
-    for row in ("ERM", "RCAD"):
-        (clean,), (hit,) = cells[row, "CIFAR-10, clean"], cells[row, "CIFAR-10, attacked"]
-        assert clean["id"] == hit["id"]
-        assert 0 <= hit["metrics"]["accuracy_under_fgsm_0.05"] <= 100
-        assert "accuracy_under_fgsm_0.05" not in clean["metrics"]
+    (clean,), (hit,) = cells["ERM", "CIFAR-10, clean"], cells["ERM", "CIFAR-10, attacked"]
+    assert clean["id"] == hit["id"]
+    assert 0 <= hit["metrics"]["accuracy_under_fgsm_0.05"] <= 100
+    assert "accuracy_under_fgsm_0.05" not in clean["metrics"]
     corrupted = order("F6", out, only=("CIFAR-10, mean", "CIFAR-10, fog"), **few)
-    make_suite(corrupted, SILENT, silent)
+    make(corrupted)
     record = json.loads(corrupted.record.read_text())
     fog = record["columns"].index("CIFAR-10, fog") - 1
     (erm,) = (one for one in record["series"] if one["name"] == "ERM" and one["panel"] == "CIFAR-10")
@@ -293,9 +276,8 @@ def test_the_paper_s_attack_on_all_images_beyond_a_trial() -> None:
 
 
 def test_f1_shows_images_and_entropy(out: Path) -> None:
-    wanted = order("F1", out, seeds=range(2), rows=("DA", "RCAD"))
-    outcome = make_suite(wanted, SILENT, silent)
-    assert isinstance(outcome, Outcome)
+    wanted = order("F1", out, seeds=range(2), rows=("DA",))
+    outcome = make(wanted)
     record = json.loads(wanted.record.read_text())
     images = record["details"]["images"]
     assert len(images["pixels"]) == len(images["labels"]) == 4
@@ -315,7 +297,7 @@ def test_f1_shows_images_and_entropy(out: Path) -> None:
 def test_gains_are_differences_by_seed(out: Path) -> None:
     shared = {"runs": out / "T4" / "runs", "rows": ("ERM", "RCAD")}
     wanted = order("F3", out, seeds=range(2), only=("CIFAR-10", "n=500"), **shared)
-    make_suite(wanted, SILENT, silent)
+    make(wanted)
     record = json.loads(wanted.record.read_text())
     cells = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
     by = {(one["name"], one["panel"]): one for one in record["series"]}
@@ -334,7 +316,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
     Records that know their top-5 accuracy need no evaluation: these are as records were before.
     """
     wanted, _ = t4
-    planned = plan(SUITES["T4"], "smoke", "one view", range(3), only=["n=500"])
+    planned = plan_of(wanted)
     store, kept = Store.open(tmp_path / "runs"), Store(wanted.store)
     for one in planned.runs:
         record = kept.get(config_id(one.config))
@@ -353,7 +335,7 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
 
 
 def test_runs_that_are_not_there_leave_empty_cells(tmp_path: Path) -> None:
-    planned = plan(SUITES["T3"], "smoke", "one view", range(3))
+    planned = plan_of(order("T3", tmp_path))
     found = collect(planned, RunLoader(Store.open(tmp_path), device="cpu"), silent)
     assert {one.verdict for one in found.claims} == {"not run"}
     assert not found.columns_run

@@ -11,8 +11,8 @@ import torch
 from rcad.errors import InputError
 from rcad.loss.likelihoods import Gaussian
 from rcad.loss.methods import compose, confidence_penalty, erm, gaussian, rcad, rcad_random
-from rcad.paper import moons, uci
-from rcad.paper.stacked_tuning import STACKED_NUMBERS, Arm, Candidate, Fold, Job, Protocol, best, cut, fit, tune
+from rcad.paper import moons, published, uci
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, best, cut, fit, places, tune
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked
 
@@ -66,27 +66,35 @@ def test_fold_by_fold_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     assert apart.metrics["nll"] == pytest.approx(together.metrics["nll"], abs=1e-5)
     assert steps[-1][0] <= steps[-1][1]
     assert steps == sorted(steps)
-    assert STACKED_NUMBERS > 1
 
 
 def test_the_best_on_each_fold_is_chosen() -> None:
     folds = [made(k) for k in range(3)]
     arm = Arm("erm", stops(6, 3, 1))
-    scores, chosen = tune(arm, folds, [7, 8, 9], PROTOCOL, metric="nll", smaller=True)
+    scores, chosen = tune(arm, folds, [7, 8, 9], PROTOCOL, "nll")
     assert [len(row) for row in scores] == [3, 3, 3]
     assert chosen == [row.index(min(row)) for row in scores]
 
 
 def test_a_run_that_diverged_is_never_the_best() -> None:
-    assert best([math.nan, 3.0, 2.0, 2.0, -math.inf], smaller=True) == 2
-    assert best([math.nan, 3.0, 2.0, 3.0], smaller=False) == 1
-    assert best([math.nan, math.inf], smaller=True) == 0
+    assert best([math.nan, 3.0, 2.0, 2.0, -math.inf], "nll") == 2
+    assert best([math.nan, 3.0, 2.0, 3.0], "accuracy") == 1
+    assert best([math.nan, math.inf], "nll") == 0
 
 
 def test_a_run_that_diverged_is_nan() -> None:
     wild = replace(PROTOCOL, optimizer="sgd", lr=1e30)
     values = fit([Job(stops(6)[0], 0, 0)], [made(0)], wild).metrics["nll"]
     assert math.isnan(values[0])
+
+
+def test_cells_know_which_runs_diverged_and_what_is_printed() -> None:
+    numbers = {"nll": [1.0, math.nan, None], "rmse": [2.0, 2.0, 2.0], "other": [0.0] * 3}
+    cells = places({"boston": {"rcad": numbers}}, {"rcad": "RCAD"}, ("nll", "rmse"), published.T7)
+    assert cells["RCAD", "boston"].published == published.T7["boston"]["RCAD"]
+    runs = cells["RCAD", "boston"].runs
+    assert [(run.seed, run.status) for run in runs] == [(0, "done"), (1, "diverged"), (2, "diverged")]
+    assert runs[0].metrics == {"nll": 1.0, "rmse": 2.0}
 
 
 @pytest.mark.parametrize("method", [rcad(0.3, 0.9), rcad_random(0.3, 2.0), confidence_penalty(0.95)])

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
+from paper_records import order
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
-from rcad.paper.suite import Suite
+from rcad.paper.collect import judge_twice
+from rcad.paper.record import Study
+from rcad.paper.suite import Plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
-from rcad.runs.pack import packs_in, united
+from rcad.paper.tuned import Search, tuned_suite
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
 from rcad.train.scheduler import canonical_config
 from rcad.train.task import Method
 
 each = pytest.mark.parametrize("name", SUITES)
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 def built(rows: object) -> Method:
@@ -30,8 +37,8 @@ def test_fifteen_targets() -> None:
 
 @each
 def test_the_full_scale_has_as_many_runs_as_the_list_says(name: str) -> None:
-    runs = SUITES[name].runs("full", range(TARGETS[name].seeds), "one view")
-    assert len({config_id(one) for one in {one.config for one in runs}}) == TARGETS[name].runs
+    runs = SUITES[name].runs("full", [0], "one view")
+    assert len({config_id(one.config) for one in runs}) * TARGETS[name].seeds == TARGETS[name].runs
     wanted = {column.benchmark.data for column in SUITES[name].columns}
     assert wanted == {one for one in TARGETS[name].data if not one.endswith(" weights")}
 
@@ -72,18 +79,6 @@ def test_two_views_are_given_to_every_row(name: str) -> None:
         assert all(term.view == "batch" for term in built(one.config.method).terms)
 
 
-def test_published_numbers_set_the_claims() -> None:
-    claims = {(one.where, one.statement): one.published for one in SUITES["T1"].claims}
-    assert len(claims) == 30
-    assert claims["CIFAR-100-2k", "RCAD is more accurate than ERM"] == pytest.approx(1.9)
-    assert claims["SVHN", "RCAD is more accurate than ME-ADA"] == pytest.approx(0.2)
-    assert claims["CIFAR-10", "RCAD is more accurate than a random direction"] == pytest.approx(0.5)
-    attacked = {(one.where, one.statement) for one in SUITES["T6"].claims}
-    # Where the paper prints a rival as the better one, that is the claim.
-    assert ("CIFAR-100, attacked", "ME-ADA withstands the attack better than RCAD") in attacked
-    assert ("CIFAR-100-2k, attacked", "RCAD withstands the attack better than ME-ADA") in attacked
-
-
 def test_the_full_scale_is_the_paper_s_protocol() -> None:
     (rcad,) = (one for one in SUITES["T1"].runs("full", [7], "one view", ["CIFAR-100-2k"]) if one.row == "RCAD")
     rows = [("rcad", {"alpha": 1.0, "lam": 0.1})]
@@ -97,21 +92,40 @@ def test_the_full_scale_is_the_paper_s_protocol() -> None:
     assert list(sizes.values()) == [128, 128, 32, 128, 64, 128]
 
 
-def test_smoothed_rows_say_the_papers_direction() -> None:
-    for name, row in (("T2", "RCAD + LS"), ("F2", "LS + RCAD")):
-        (one,) = (one for one in SUITES[name].runs("full", [0], "one view", ["CIFAR-100-2k"]) if one.row == row)
-        assert dict(dict(one.config.method)["rcad"])["direction"] == "plain"
-        assert any("unsmoothed" in note for note in SUITES[name].notes)
-
-
-def test_the_committed_runs_are_those_of_t1() -> None:
-    """Records that exist must be found by the suites, or hours on a GPU would be spent again."""
-    from pathlib import Path
-
-    kept = united(packs_in(Path(__file__).parents[2] / "results" / "images"))
-    runs = SUITES["T1"].runs("full", range(3), "one view", ["CIFAR-100-2k"])
-    mine = {config_id(one.config) for one in runs if one.row in ("ERM", "RCAD")}
-    assert mine <= set(kept)
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("[TF][1-6]/*.json")), ids=lambda path: path.stem)
+def test_a_committed_record_is_what_its_suite_plans_and_judges(path: Path) -> None:
+    """Its runs must be found again, or hours on a GPU would be spent again; its numbers give its claims."""
+    study = Study.read(path)
+    seeds, precision = study.settings["seeds"], study.settings["precision"]
+    model = path.stem.partition("-tuned-")[2] or None
+    wanted = order(study.target, scale="full", views=study.protocol, seeds=seeds, precision=precision, model=model)
+    suite = tuned_suite(SUITES[study.target], model) if study.tuned else SUITES[study.target]
+    planned = Plan(wanted, suite, (), tuple(study.columns_run))
+    if study.tuned:
+        choices, search = study.details["search"]["choices"], Search(planned)
+        planned = search.table(choices)
+        for choice in choices:
+            trials = search.trials(choice["row"], choice["column"])
+            assert [[config_id(run.config) for run in runs] for _, runs in trials] == [
+                trial["runs"] for trial in choice["trials"]
+            ]
+    else:
+        runs = suite.runs("full", seeds, study.protocol, study.columns_run)
+        planned = replace(planned, runs=wanted.in_precision(runs))
+    ids = {cell: {config_id(run.config) for run in runs} for cell, runs in planned.cells().items()}
+    assert study.run_ids
+    for cell, place in study.places.items():
+        assert {run.id for run in place.runs} <= ids.get(cell, set())
+        assert place.published == suite.printed(*cell)
+    assert (study.title, tuple(study.rows)) == (suite.title, suite.rows)
+    assert {column.name: column.metric for column in suite.columns} == study.metrics
+    curves = [(curve.name, curve.panel, curve.over, list(curve.x)) for curve in suite.curves]
+    assert [(series.name, series.panel, series.over, series.x) for series in study.series] == curves
+    for made, kept in zip(judge_twice(study, planned), study.claims, strict=True):
+        for name in ("where", "statement", "verdict", "note", "ours", "rule", "published", "published_p"):
+            assert getattr(made, name) == getattr(kept, name)
+        assert (made.last and made.last.verdict) == (kept.last and kept.last.verdict)
+        assert made.p_holm == (None if kept.p_holm is None else pytest.approx(kept.p_holm, rel=1e-3))
 
 
 def test_small_is_less_of_everything() -> None:
@@ -122,43 +136,3 @@ def test_small_is_less_of_everything() -> None:
     assert (CIFAR100.source("full"), SVHN.source("full")) == ("cifar100", "svhn")
     assert CIFAR100.source("smoke") == "digits[:150]"
     assert len({one.smoke for one in SIX}) == 6
-
-
-def test_one_step_size_a_column() -> None:
-    found: Suite = SUITES["F4"]
-    by = {(one.row, one.column): one.config for one in found.runs("full", [0], "one view")}
-    alphas = [dict(by["RCAD", column.name].method[-1][1]).get("alpha", 0.5) for column in found.columns]
-    assert alphas == list(found.curves[0].x) == [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30]
-    assert {claim.where for claim in found.claims} == {f"alpha {alpha:g}" for alpha in (0.05, 0.1, 0.25, 1, 2, 5)}
-    assert len({config_id(by["ERM", column.name]) for column in found.columns}) == 1
-
-
-def test_f3_has_what_its_caption_names() -> None:
-    found = SUITES["F3"]
-    rows = {column.name: set(column.rows or ()) for column in found.columns}
-    assert {"ME-ADA + LS", "RCAD + LS", "LS on Adv, small step", "LS on Adv, large step"} <= rows["CIFAR-10"]
-    assert {"LS", "FGSM", "ME-ADA", "RCAD", "RCAD + LS", "ERM, no augmentation"} <= rows["n=500"]
-    runs = {(one.row, one.column): one.config for one in found.runs("full", [0], "one view")}
-    assert [name for name, _ in runs["ERM", "n=500"].method] == ["data_augmentation", "erm"]
-    assert [name for name, _ in runs["ERM, no augmentation", "n=500"].method] == ["erm"]
-    (curve,) = (one for one in found.curves if one.name.startswith("DA"))
-    assert (curve.row, curve.over) == ("ERM", "ERM, no augmentation")
-    assert ("RCAD + LS is more accurate than ME-ADA + LS", "CIFAR-10") in {
-        (claim.statement, claim.where) for claim in found.claims
-    }
-
-
-def test_the_paper_prints_28_5_for_erm_and_nothing_for_augmentation() -> None:
-    found = SUITES["F1"]
-    assert found.printed("DA", "CIFAR-100-2k") is None
-    assert found.printed("LS", "CIFAR-100-2k").mean == 29.2
-    (claim,) = (one for one in found.claims if one.loser[0] == "DA")
-    assert claim.published is None
-
-
-def test_f3_counts_shared_runs_once() -> None:
-    claims = [(claim.winner[0], claim.loser[0], claim.where) for claim in SUITES["F3"].claims]
-    assert ("RCAD", "ERM", "CIFAR-100-2k") in claims
-    assert ("RCAD", "ERM", "n=2,000") not in claims
-    assert ("RCAD", "ERM", "n=500") in claims
-    assert ("RCAD", "LS", "n=2,000") in claims

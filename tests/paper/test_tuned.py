@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from paper_records import make, order
 from rcad.errors import InputError
 from rcad.paper import tuned
 from rcad.paper.benchmarks import CIFAR100_2K
 from rcad.paper.record import Study
-from rcad.paper.run import Order, Outcome, make_suite
+from rcad.paper.run import plan_of
+from rcad.paper.suite import Order, Plan
 from rcad.paper.tables import SUITES
 from rcad.runs.store import Store
-from rcad.train.progress import SILENT
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
-def order(out: Path, **options: object) -> Order:
-    words = {"scale": "smoke", "views": "tuned", "seeds": range(3), "device": "cpu", "workers": 1}
-    return Order(**{**words, "name": "T4", "out": out, "only": ("n=500",), **options})  # type: ignore[arg-type]
+def t4(out: Path = Path(), **options: object) -> Order:
+    return order("T4", out, **{"views": "tuned", "only": ("n=500",), **options})
 
 
 def test_all_methods_try_the_same_weight_decays() -> None:
@@ -66,23 +66,27 @@ def test_a_candidate_changes_what_it_names_and_nothing_else() -> None:
     assert (small.model.name, small.optim.lr, small.train) == ("small_cnn", tuned.UNNORMALISED_LR, plain.train)
 
 
-def test_a_trial_from_search_to_page(tmp_path: Path) -> None:
-    wanted = order(tmp_path)
-    outcome = make_suite(wanted, SILENT, lambda text: None)
-    assert isinstance(outcome, Outcome)
+def test_a_trial_from_search_to_page_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    alone = Study.read(make(t4(tmp_path, rows=("ERM",))).files[0])
+    assert [choice["row"] for choice in alone.details["search"]["choices"]] == ["ERM"]
+    wanted = t4(tmp_path, rows=("two views", "RCAD"))
+    outcome = make(wanted)
     assert outcome.files[0] == tmp_path / "T4" / "T4-tuned.json"
     made = Study.read(outcome.files[0])
     assert made.protocol == "tuned"
     assert set(tuned.BESIDE) <= set(made.rows)
-    search, store = made.details["search"], Store(wanted.store)
-    assert {len(one["trials"]) for one in search["choices"]} == {tuned.CANDIDATES["smoke"]}
-    assert {one["row"] for one in search["choices"]} == set(made.rows)
-    for one in search["choices"]:
-        trial = one["trials"][one["chosen"]]
-        assert trial["metrics"]["nll"] == min(other["metrics"]["nll"] for other in one["trials"])
+    assert made.places["ERM", "n=500"] == alone.places["ERM", "n=500"]
+    choices, store = made.details["search"]["choices"], Store(wanted.store)
+    assert {choice["row"] for choice in choices} == {row for (row, _), place in made.places.items() if place.runs}
+    assert {(choice["row"], len(choice["trials"])) for choice in choices} == {
+        (row, tuned.CANDIDATES["smoke"]) for row in ("ERM", "two views", "RCAD")
+    }
+    for choice in choices:
+        trial = choice["trials"][choice["chosen"]]
+        assert trial["metrics"]["nll"] == min(other["metrics"]["nll"] for other in choice["trials"])
         (tuning,) = (store.get(run) for run in trial["runs"])
         assert (tuning.config.seed, tuning.config.data.validation) == (1000, tuned.HELD_OUT)
-        for run in made.places[one["row"], "n=500"].runs:
+        for run in made.places[choice["row"], "n=500"].runs:
             config = store.get(run.id).config
             assert config.seed in (0, 1, 2)
             assert config.optim.weight_decay == tuning.config.optim.weight_decay
@@ -90,35 +94,28 @@ def test_a_trial_from_search_to_page(tmp_path: Path) -> None:
     page = outcome.files[1].read_text()
     assert "## What was chosen" in page
     assert "points of a Halton sequence over weight decay" in page
-    again = make_suite(wanted, SILENT, lambda text: None)
-    assert isinstance(again, Outcome)
+    assert make(wanted).reused
     assert Study.read(outcome.files[0]).to_dict() == made.to_dict()
 
 
-def test_methods_are_searched_and_judged_a_few_at_a_time(tmp_path: Path) -> None:
-    first = make_suite(order(tmp_path, rows=("ERM",)), SILENT, lambda text: None)
-    assert isinstance(first, Outcome)
-    alone = Study.read(first.files[0])
-    assert [one["row"] for one in alone.details["search"]["choices"]] == ["ERM"]
-    second = make_suite(order(tmp_path, rows=("two views",)), SILENT, lambda text: None)
-    assert isinstance(second, Outcome)
-    both = Study.read(second.files[0])
-    assert {row for (row, _), place in both.places.items() if place.runs} == {"ERM", "two views"}
-    assert both.places["ERM", "n=500"] == alone.places["ERM", "n=500"]
+def test_every_row_has_its_trials() -> None:
+    planned = plan_of(t4())
+    assert {run.row for run in planned.runs} == {*planned.suite.rows} == {*SUITES["T4"].rows, *tuned.BESIDE}
+    assert {len(runs) for runs in planned.cells().values()} == {tuned.CANDIDATES["smoke"]}
 
 
-def test_a_whole_set_chooses_between_two_weight_decays(tmp_path: Path) -> None:
-    search = order(tmp_path, only=("n=500", "n=50,000"), scale="smoke").search()
-    tried = search.trial_configs("RCAD", "n=50,000")
+def test_a_whole_set_chooses_between_two_weight_decays() -> None:
+    suite = tuned.tuned_suite(SUITES["T4"], None)
+    search = tuned.Search(Plan(t4(scale="full"), suite, (), ("n=500", "n=50,000")))
+    tried = search.trials("RCAD", "n=50,000")
     assert [values for values, _ in tried] == [{}, {tuned.DECAY: 1e-3}]
-    assert [len(configs) for _, configs in tried] == [1, 1]
-    assert [one.optim.weight_decay for _, (one,) in tried][1] == 1e-3
+    assert [run.config.optim.weight_decay for _, (run,) in tried][1] == 1e-3
     assert "Whole data sets (n=50,000): the paper's setting and weight decay 0.001, one seed." in search.design()
-    assert "Whole" not in order(tmp_path).search().design()
-    assert len(search.trial_configs("RCAD", "n=500")) == tuned.CANDIDATES["smoke"]
+    assert "Whole" not in tuned.Search.of(t4()).design()
+    assert [len(runs) for _, runs in search.trials("RCAD", "n=500")] == [2] * tuned.CANDIDATES["full"]
 
 
-def test_only_some_tables_have_it(tmp_path: Path) -> None:
+def test_only_some_tables_have_it() -> None:
     with pytest.raises(InputError, match="--protocol tuned"):
-        order(tmp_path, name="T3", only=()).plan()
-    assert order(tmp_path, model="small_cnn").record.name == "T4-tuned-small_cnn.json"
+        tuned.Search.of(order("T3", views="tuned"))
+    assert t4(model="small_cnn").record.name == "T4-tuned-small_cnn.json"

@@ -83,8 +83,8 @@ def test_formats(name: str, to: str | None, says: str, trained_runs: Path, tmp_p
 
 def test_a_file_that_is_off_is_not_written(trained_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = rcad.load(trained_runs / run_id("erm"), device="cpu")
-    plain = exporting._torch
-    monkeypatch.setattr(exporting, "_torch", lambda *given: (plain(*given)[0], plain(*given)[1] + 0.01))
+    content, output = exporting._torch(exporting.Whole(predictor).eval(), exporting._example(predictor)[0], "{}")
+    monkeypatch.setattr(exporting, "_torch", lambda *given: (content, output + 0.01))
     with pytest.raises(rcad.InputError, match=r"those of torch are 0.01 off; nothing is written"):
         predictor.export(tmp_path / "model.pt2")
     assert not list(tmp_path.iterdir())

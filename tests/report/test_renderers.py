@@ -52,7 +52,7 @@ def test_markdown_says_all_but_what_is_folded() -> None:
 
 
 def test_markdown_links_files_and_named_figures() -> None:
-    assert markdown.cell(Cell("x", href="a.json")) == "[x](a.json)"
+    assert markdown.cell_text(Cell("x", href="a.json")) == "[x](a.json)"
     assert markdown.escaped("+1 [0, 2], [x](y) #1") == r"+1 [0, 2], [x\](y) \#1"
     figures = (Figure("<svg/>", "c", "d", name="pic"), Figure("<svg/>", "c", "d"))
     text = markdown.markdown(Document("t", "", (Section("One", (), figures),)))
@@ -107,7 +107,7 @@ def test_digits_follow_the_size() -> None:
 def test_figures_are_drawn_whatever_backend_is_named(tmp_path: Path) -> None:
     """A notebook's MPLBACKEND is not there for `!rcad compare`, which checks its packages first."""
     code = (
-        "from rcad.study.kept import check_packages; check_packages(); "
+        "from rcad.study.outputs import check_packages; check_packages(); "
         "from rcad.report.drawing import blank, inline; f = blank(1, 1); f.subplots(); print(inline(f)[:4])"
     )
     done = subprocess.run(

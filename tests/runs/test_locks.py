@@ -17,27 +17,14 @@ from rcad.errors import InputError
 from rcad.runs import locks
 from rcad.runs.locks import BusyError, RunLock, held_here, is_locked
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from rcad.runs.locks import RunLock
-lock = RunLock(Path(sys.argv[1]), "r")
-print("held", flush=True)
-time.sleep(60)
-"""
-
-WITHOUT_LOCKS = """
-import errno, fcntl
-def no_locks(*words):
-    raise OSError(errno.ENOSYS, "Function not implemented")
-fcntl.flock = no_locks
-"""
-
-HOLD_WITH_WORKER = """
+TAKE = """
 import os, sys, time
 from pathlib import Path
 from rcad.runs.locks import RunLock
 lock = RunLock(Path(sys.argv[1]), "r")
+"""
+HOLD = TAKE + "print('held', flush=True); time.sleep(60)"
+HOLD_WITH_WORKER = f"""{TAKE}
 worker = os.fork()
 if worker == 0:
     time.sleep(20)
@@ -45,6 +32,12 @@ if worker == 0:
 time.sleep(0.1)
 print(worker, flush=True)
 time.sleep(60)
+"""
+WITHOUT_LOCKS = """
+import errno, fcntl
+def no_locks(*words):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = no_locks
 """
 
 

@@ -93,7 +93,7 @@ def test_a_store_takes_packed_runs_as_finished(store: Store, tmp_path: Path, mak
             assert one.status(record.config) == record.status
             assert one.get(run[:9]) == record
             assert one.config(run) == record.config
-            assert one.where(run) == one.pack_of(run) != one.folder(run)
+            assert pack.is_pack(one.where(run))
         assert one.status(make_record(7).config) == "new"
         assert prune(one, status=["done"], apply=True) == []
         with pytest.raises(InputError, match=r"lies in .*\.jsonl\.gz; it stays there"):
@@ -108,7 +108,7 @@ def test_a_folder_with_a_record_wins_over_a_pack(store: Store, tmp_path: Path, m
         assert both.get(mine.id).message == ""  # a folder without a record is none yet
         both.write(mine)
     assert both.get(mine.id) == mine
-    assert both.pack_of(mine.id) is None
+    assert both.where(mine.id) == both.folder(mine.id)
     assert both.packed(mine.id) == PackedRun(mine)
     (both.folder(mine.id) / RECORD).unlink()
     assert both.packed(mine.id).evaluations == {"attacks.json": ATTACKS}

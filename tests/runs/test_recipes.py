@@ -9,14 +9,6 @@ from rcad.runs.recipes import RECIPES
 from rcad.train.one_gpu import can_join, can_share
 
 
-@pytest.mark.parametrize(("method", "variant"), [("rcad", "rcad_released"), ("erm", "two_views"), ("mixup", "mixup")])
-def test_released_program(method: str, variant: str) -> None:
-    config = RECIPES["released"].config("cifar10[:100]", [(method, {})])
-    assert (config.data.validation, config.data.balanced, config.train.selection) == (0.0, False, "last")
-    said = (("jitter", 0.0),) if variant == "rcad_released" else ()  # a default that changed is written out
-    assert config.method == (("data_augmentation", ()), (variant, said))
-
-
 def test_few_labels_trains_on_every_label_and_can_be_joined() -> None:
     config = configure("images/", [("two_views", {})], recipe="few-labels", seed=3)
     assert (config.data.validation, config.train.selection, config.train.batch_size) == (0.0, "last", 32)

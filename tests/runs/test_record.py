@@ -6,7 +6,6 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 import rcad.runs
 from one_line import one_line
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, Split, commit, utc_now, versions
+from rcad.runs.record import RunRecord, Split, commit, versions
 
 MakeRecord = Callable[..., RunRecord]
 
@@ -70,15 +69,12 @@ def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], 
     ("change", "message"),
     [
         (lambda text: text[:-20], "to be valid JSON, but got: "),
-        (lambda text: "", "to be valid JSON, but got: Expecting value: line 1"),
         (lambda text: "[" * 100_000, "lists nested too deeply"),
         (lambda text: text.replace("0.875", "NaN"), "to be valid JSON, but got: the constant NaN"),
         (lambda text: text.replace("0.875", "-Infinity"), "the constant -Infinity"),
         (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
         (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
-        (lambda text: "[]", "expected a record to be an object, but got []"),
         (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected a record of schema 1, but got 2"),
-        (lambda text: text.replace('"schema": 1', '"schemo": 1'), "expected a record of schema 1, but got None"),
         (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
         (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
         (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
@@ -90,29 +86,17 @@ def test_bad_files_are_named(make_record: MakeRecord, change: Callable[[str], st
         RunRecord.from_json(change(make_record().to_json()), source="runs/x/record.json")
 
 
-def test_json_goes_both_ways(make_record: MakeRecord) -> None:
-    record = make_record(message="é\n", commit="abc", metrics={"accuracy": 0.1 + 0.2, "n": 3})
+def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeRecord) -> None:
+    metrics = {"a": np.float32(0.1), "b": 0.1 + 0.2, "c": np.int64(2), "nll": float("nan"), "f": np.float32("inf")}
+    rows = [{"loss": float("inf"), "epoch": np.int64(3)}]
+    record = make_record(message="é\n", commit="abc", status="diverged", metrics=metrics, epochs=rows)
+    metrics.clear()  # the giver's dict stays his
+    assert record.metrics == {"a": float(np.float32(0.1)), "b": 0.1 + 0.2, "c": 2, "nll": None, "f": None}
+    assert record.epochs == ({"loss": None, "epoch": 3},)
     assert RunRecord.from_json(record.to_json()) == record
     assert json.loads(record.to_json())["schema"] == 1
     assert record.splits["train"] == Split(size=100, sha256="a" * 64)
     assert record.id == config_id(record.config)
-
-
-def test_numbers_that_are_not_finite_become_null(make_record: MakeRecord) -> None:
-    rows = [{"loss": float("inf"), "epoch": np.int64(3)}]
-    record = make_record(status="diverged", metrics={"nll": float("nan"), "f": np.float32("inf")}, epochs=rows)
-    assert record.metrics == {"nll": None, "f": None}
-    assert record.epochs == ({"loss": None, "epoch": 3},)
-    read = RunRecord.from_json(record.to_json())
-    assert read == record
-    assert read.status == "diverged"
-
-
-def test_numbers_of_any_kind_are_kept_exactly_and_the_givers_dict_stays_his(make_record: MakeRecord) -> None:
-    metrics = {"a": np.float32(0.1), "b": np.float64(0.1), "c": np.int64(2)}
-    record = make_record(metrics=metrics)
-    metrics.clear()
-    assert json.loads(record.to_json())["metrics"] == {"a": float(np.float32(0.1)), "b": 0.1, "c": 2}
 
 
 def test_summary_has_what_a_list_shows(make_record: MakeRecord) -> None:
@@ -127,11 +111,6 @@ def test_summary_has_what_a_list_shows(make_record: MakeRecord) -> None:
         "epochs": 2,
         "metrics": {"accuracy": 0.875, "nll": 0.25},
     }
-
-
-def test_now_is_a_time_that_a_record_takes(make_record: MakeRecord) -> None:
-    record = make_record(started=utc_now())
-    assert abs((datetime.now(UTC) - datetime.fromisoformat(record.started)).total_seconds()) < 60
 
 
 FOLDER = Path(rcad.runs.__file__).parent

@@ -17,7 +17,9 @@ from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import finished
 from rcad.runs.store import Store
 from rcad.study.card import card, push
+from rcad.study.compare import COMPARISON, Comparison
 from rcad.study.statistics import describe, share_interval
+from study.test_compare import cells, compared
 from trained import run_id
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -103,15 +105,14 @@ def test_the_hub_can_read_the_cards_head(trained_runs: Path) -> None:
 
 
 def test_the_card_has_the_comparison(trained_runs: Path, tmp_path: Path) -> None:
-    found = rcad.compare("digits[:200]", "rcad", seeds=3, epochs=1, out=tmp_path / "compared", device="cpu")
-    text = made(trained_runs, comparison=tmp_path / "compared")
+    record = compared(cells({"rcad": 1.0, "rcad_random": 0.0, "confidence_penalty": 0.0}))
+    Comparison(COMPARISON.stamp({**record, "data": "digits[:200]"})).save(tmp_path)
+    text = made(trained_runs, comparison=tmp_path)
     assert "## Against ERM and the controls" in text
-    assert found.record["sentences"][0][:40] in text
-    controls = [name for name, one in found.record["methods"].items() if one["role"] == "control"]
-    assert len(controls) == 2
-    assert all(name in text for name in controls)
+    assert record["sentences"][0][:40] in text
+    assert all(f"| rcad | {control} |" in text for control in ("rcad_random", "confidence_penalty"))
     with pytest.raises(InputError, match=r"expected a comparison on diabetes, but .* is on digits"):
-        made(trained_runs, "erm", tmp_path / "compared", "diabetes")
+        made(trained_runs, "erm", tmp_path, "diabetes")
 
 
 def test_the_command(hub: Hub, trained_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

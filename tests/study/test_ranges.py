@@ -9,7 +9,7 @@ from rcad.loss.method_rows import SEARCHED, parse_method
 from rcad.loss.methods import METHODS, method, method_defaults
 from rcad.runs.configure import configure
 from rcad.study.ranges import SEARCHES, applied, beginning, check_space, default_space, started
-from rcad.study.space import parse_space
+from rcad.study.space import Parameter, parse_space
 
 DEFAULTS = method_defaults()
 
@@ -49,18 +49,11 @@ def test_parts_of_a_method_keep_their_own_numbers() -> None:
 
 def test_on_images_the_ranges_reach_what_was_best_on_cifar_100() -> None:
     """Weight decay 1e-3 to 3e-3 by SGD, alpha 30 where half the distance is about 4, lam 3."""
-    found = {
-        one.key: one
-        for one in default_space(configure("cifar100[:2000]", parse_method("rcad"), leave=SEARCHED), images=True)
-    }
-    decay, alpha, lam = found["optim.weight_decay"], found["alpha"], found["lam"]
+    images, tables = (configure(data, parse_method("rcad"), leave=SEARCHED) for data in ("cifar100[:2000]", "d.csv"))
+    decay, alpha, lam = default_space(images, images=True)
     assert decay.low <= 5e-4 < 5e-3 <= decay.high
     assert alpha.high * 4 >= 60
-    assert lam.high == 10
-    assert {
-        one.key: one.high
-        for one in default_space(configure("d.csv", parse_method("rcad"), leave=SEARCHED), images=False)
-    }["lam"] == 1
+    assert (lam.high, default_space(tables, images=False)[2].high) == (10, 1)
 
 
 def test_tables_have_no_pixels() -> None:
@@ -82,9 +75,8 @@ def test_the_beginning_is_where_the_config_stands() -> None:
     space = parse_space("alpha=auto(0.25, 4), lam=log(0.01, 1), steps=int(1, 4), optim.weight_decay=log(0.001, 1)")
     point = beginning(base, space, DEFAULTS, 1.23456)
     assert point == {"alpha": 1.235, "lam": 0.1, "steps": 1, "optim.weight_decay": 0.01}
-    assert beginning(
-        configure("digits", parse_method("rcad + mixup")), parse_space("alpha=log(0.1, 1)"), DEFAULTS, None
-    ) == {"alpha": 1.0}
+    both = configure("digits", parse_method("rcad + mixup"))
+    assert beginning(both, parse_space("alpha=log(0.1, 1)"), DEFAULTS, None) == {"alpha": 1.0}
 
 
 @pytest.mark.parametrize("key", ["seed", "method", "data.seed", "data.validation", "data.name"])
@@ -98,7 +90,5 @@ def test_trials_are_judged_alike(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["eps", "optim.speed", "mixup.alpha", "rcad.", "alphas"])
 def test_an_unknown_key_is_refused(key: str) -> None:
-    from rcad.study.space import Parameter
-
     with pytest.raises(InputError, match=r"^expected a parameter of rcad \(alpha, lam"):
         check_space((Parameter(key, "log", 0.1, 1.0),), parse_method("rcad"), DEFAULTS)

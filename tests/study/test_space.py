@@ -44,37 +44,24 @@ def test_a_bad_space_is_one_line(text: str) -> None:
         parse_space(text)
 
 
-@pytest.mark.parametrize(("text", "low", "middle", "high"), [("a=log(0.01, 1)", 0.01, 0.1, 1.0)])
-def test_shares_of_a_log_range(text: str, low: float, middle: float, high: float) -> None:
-    (one,) = parse_space(text)
-    assert [one.at(share) for share in (0.0, 0.5, 1.0)] == [low, middle, high]
-
-
-def test_whole_numbers_are_equally_likely_and_reach_both_ends() -> None:
-    (one,) = parse_space("k=int(2, 5)")
-    values = [one.at((k + 0.5) / 400) for k in range(400)]
+def test_shares_of_a_range_reach_both_ends() -> None:
+    log, whole = parse_space("a=log(0.01, 1), k=int(2, 5)")
+    assert [log.at(share) for share in (0.0, 0.5, 1.0)] == [0.01, 0.1, 1.0]
+    values = [whole.at((k + 0.5) / 400) for k in range(400)]
     assert {value: values.count(value) for value in values} == {2: 100, 3: 100, 4: 100, 5: 100}
-    assert one.at(1.0) == 5
+    assert whole.at(1.0) == 5
 
 
-def test_draws_stay_inside_and_have_four_digits() -> None:
-    for point in drawn(TWO, 200, seed=3):
+def test_draws_stay_inside_and_a_smaller_budget_is_the_beginning_of_a_larger_one() -> None:
+    first = {"alpha": 0.5, "lam": 0.02}
+    points = drawn(TWO, 200, first=first)
+    assert (points[0], len(points)) == (first, 200)
+    assert points[:8] == drawn(TWO, 8, first=first)
+    for point in points:
         assert 0.05 <= point["alpha"] <= 2
         assert 0.01 <= point["lam"] <= 1
         assert float(f"{point['alpha']:.4g}") == point["alpha"]
-
-
-def test_a_smaller_budget_is_the_beginning_of_a_larger_one() -> None:
-    first = {"alpha": 0.5, "lam": 0.02}
-    assert drawn(TWO, 20, first=first)[:8] == drawn(TWO, 8, first=first)
-    assert drawn(TWO, 8, first=first)[0] == first
-    assert len(drawn(TWO, 20, first=first)) == 20
-    assert drawn(TWO, 5, seed=0) != drawn(TWO, 5, seed=1)
-
-
-def test_a_small_space_has_no_point_twice() -> None:
-    points = drawn(parse_space("k=int(1, 3)"), 10)
-    assert sorted(point["k"] for point in points) == [1, 2, 3]
+    assert sorted(point["k"] for point in drawn(parse_space("k=int(1, 3)"), 10)) == [1, 2, 3]  # no point twice
 
 
 def test_a_grid_has_both_ends_and_fits_the_budget() -> None:
@@ -104,7 +91,7 @@ SPACE = parse_space("alpha=log(0.05, 2), steps=int(1, 3), norm=choice(l2, linf)"
 
 
 def asked(count: int, at_a_time: int = 1) -> list[Values]:
-    study = OptunaSearch(SPACE, {"alpha": 9.0}, seed=0, side_by_side=at_a_time > 1)
+    study = OptunaSearch(SPACE, {"alpha": 9.0}, side_by_side=at_a_time > 1)
     found: list[Values] = []
     while len(found) < count:
         points = [study.ask() for _ in range(at_a_time)]
@@ -114,23 +101,18 @@ def asked(count: int, at_a_time: int = 1) -> list[Values]:
     return found
 
 
-def test_it_stays_in_the_space_and_repeats_itself() -> None:
+@pytest.mark.parametrize("at_a_time", [1, 4])
+def test_it_stays_in_the_space_and_repeats_itself(at_a_time: int) -> None:
     pytest.importorskip("optuna")
-    points = asked(14)
-    assert points == asked(14)
+    points = asked(16, at_a_time)
+    assert points == asked(16, at_a_time)
     assert points[0] == {"alpha": 9.0}
+    assert len({tuple(point.items()) for point in points}) == 16
     for point in points[1:]:
         assert 0.05 <= point["alpha"] <= 2
         assert point["steps"] in (1, 2, 3)
         assert point["norm"] in ("l2", "linf")
         assert float(f"{point['alpha']:.4g}") == point["alpha"]
-
-
-def test_several_points_may_be_asked_for_before_the_first_is_told_of() -> None:
-    pytest.importorskip("optuna")
-    points = asked(16, at_a_time=4)
-    assert points == asked(16, at_a_time=4)
-    assert len({tuple(point.items()) for point in points}) == 16
 
 
 def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ from rcad.study.statistics import (
     Ranked,
     Summary,
     TooFew,
-    Welch,
     against_published,
+    averages,
     cohen_dz,
     describe,
     hedges_g,
@@ -27,7 +27,6 @@ from rcad.study.statistics import (
     power_paired,
     power_welch,
     seeds_needed,
-    summary,
     superiority,
     superiority_paired,
     welch,
@@ -55,6 +54,9 @@ def test_describe(n: int) -> None:
     assert (found.n, found.mean) == (n, CLOSE(np.mean(values), **ABOUT))
     assert (found.sd, found.low, found.high) == CLOSE((np.std(values, ddof=1), low, high), **ABOUT)
     assert describe([3.5]) == Summary(1, 3.5, None, None, None)
+    # Splits that overlap widen the interval as they do that of a difference.
+    wider, test = describe(values, test_ratio=0.25), paired(values, [0.0] * n, test_ratio=0.25)
+    assert (wider.low, wider.high, wider.half) == CLOSE((test.low, test.high, test.half), **ABOUT)
 
 
 def check(found: Paired, reference: Callable[[str], Any]) -> None:
@@ -70,47 +72,37 @@ def check(found: Paired, reference: Callable[[str], Any]) -> None:
 def test_paired(n: int) -> None:
     a, b = groups(n, n)
     found = paired_t(a, b)
-    assert isinstance(found, Paired)
     assert found == paired(a, b)
-    check(found, lambda side: stats.ttest_rel(a, b, alternative=side))
+    check(found, lambda side: stats.ttest_rel(a, b, alternative=side))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("n", "m"), [(3, 3), (5, 9), (40, 12)])
 def test_welch(n: int, m: int) -> None:
     a, b = groups(n, n, m)
-    found = welch(a, b)
-    assert isinstance(found, Welch)
-    check(found, lambda side: stats.ttest_ind(a, b, equal_var=False, alternative=side))
+    check(welch(a, b), lambda side: stats.ttest_ind(a, b, equal_var=False, alternative=side))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("n", [3, 6, 12, 50])
-def test_wilcoxon_is_exact(n: int) -> None:
-    a, b = groups(n, n)
-    found = wilcoxon(a, b)
-    assert isinstance(found, Ranked)
-    assert found.exact
-    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
-        reference = stats.wilcoxon(a, b, alternative=side, method="exact")
-        assert p == CLOSE(reference.pvalue, **ABOUT)
-
-
-def test_wilcoxon_of_many() -> None:
-    a, b = groups(1, 80)
-    found = wilcoxon(np.round(a, 1).tolist(), np.round(b, 1).tolist())
-    assert isinstance(found, Ranked)
-    reference = stats.wilcoxon(np.round(a, 1), np.round(b, 1), alternative="greater", method="approx")
-    assert not found.exact
+@pytest.mark.parametrize(("n", "method"), [(3, "exact"), (6, "exact"), (12, "exact"), (50, "exact"), (80, "approx")])
+def test_wilcoxon(n: int, method: str) -> None:
     # Rounded differences are equal up to 1e-14 only, which is no tie to either program.
-    assert found.p_greater == CLOSE(reference.pvalue, **ABOUT)
+    a, b = (np.round(group, 1).tolist() if n == 80 else group for group in groups(n, n))
+    found = ranked(a, b)
+    assert found.exact == (method == "exact")
+    for side, p in (("less", found.p_less), ("greater", found.p_greater), ("two-sided", found.p_two)):
+        assert p == CLOSE(stats.wilcoxon(a, b, alternative=side, method=method).pvalue, **ABOUT)
+
+
+def ranked(first: list[float], second: list[float]) -> Ranked:
+    found = wilcoxon(first, second)
+    assert isinstance(found, Ranked)
+    return found
 
 
 def test_wilcoxon_counts_ties_exactly() -> None:
-    equal = wilcoxon([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
-    assert isinstance(equal, Ranked)
+    equal = ranked([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
     assert (equal.n, equal.p_two) == (0, 1.0)
     difference = [1.0, 1.0, -1.0, 2.0, 2.0, 0.0, 3.0]
-    found = wilcoxon(difference, [0.0] * len(difference))
-    assert isinstance(found, Ranked)
+    found = ranked(difference, [0.0] * len(difference))
     ranks = [2.0, 2.0, 2.0, 4.5, 4.5, 6.0]
     sums = [
         sum(r for r, sign in zip(ranks, signs, strict=True) if sign)
@@ -152,15 +144,12 @@ def test_superiority() -> None:
 
 @pytest.mark.parametrize("effect", [0.15, 0.4, -0.4, 1.0, 3.0, 60.0])
 def test_seeds_needed_is_the_fewest_that_do(effect: float) -> None:
-    for by_pairs in (True, False):
+    size = abs(effect)
+    for by_pairs, power in ((True, power_paired), (False, lambda size, k: power_welch(size, 1.0, k, 1.0, k))):
         n = seeds_needed(effect, paired=by_pairs)
         assert n is not None
-        size = abs(effect)
-        chance = (
-            (lambda k, d=size: power_paired(d, k)) if by_pairs else (lambda k, d=size: power_welch(d, 1.0, k, 1.0, k))
-        )
-        assert chance(n) >= 0.8
-        assert n == 3 or chance(n - 1) < 0.8
+        assert power(size, n) >= 0.8
+        assert n == 3 or power(size, n - 1) < 0.8
 
 
 def test_more_splits_of_the_same_data_reach_a_floor() -> None:
@@ -179,12 +168,8 @@ def test_against_published() -> None:
     reference = stats.ttest_ind_from_stats(np.mean(ours), np.std(ours, ddof=1), 5, 69.0, sd, 10, equal_var=False)
     assert found.test.p_two == CLOSE(reference.pvalue, **ABOUT)
     assert found.difference == CLOSE(np.mean(ours) - 69.0, **ABOUT)
-
-
-def test_a_published_mean_without_a_spread_is_taken_as_exact() -> None:
-    ours, _ = groups(3, 5)
-    found = against_published(ours, 69.0, None)
-    assert found.test.p_greater == CLOSE(stats.ttest_1samp(ours, 69.0, alternative="greater").pvalue, **ABOUT)
+    exact = against_published(ours, 69.0, None)  # a published mean without a spread
+    assert exact.test.p_greater == CLOSE(stats.ttest_1samp(ours, 69.0, alternative="greater").pvalue, **ABOUT)
 
 
 def test_too_few_results_have_no_p_value() -> None:
@@ -246,12 +231,6 @@ def test_equal_differences_have_a_sign_only(shift: float, p_greater: float, t: f
     assert (ours.p_greater, ours.t) == (p_greater, t)
 
 
-def test_summary_counts_what_diverged() -> None:
-    assert summary([1.0, None, 3.0, math.nan, 8.0]) == {
-        "mean": 4.0,
-        "median": 3.0,
-        "sd": pytest.approx(math.sqrt(13)),
-        "runs": 5,
-        "diverged": 2,
-    }
-    assert summary([None])["mean"] is None
+def test_averages_are_those_of_the_finite_results() -> None:
+    assert averages([1.0, None, 3.0, math.nan, 8.0]) == {"mean": 4.0, "median": 3.0, "sd": pytest.approx(13**0.5)}
+    assert averages([None]) == {"mean": None, "median": None, "sd": None}

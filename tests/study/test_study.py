@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from made import table
 from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_rows, method_text, parse_method
@@ -21,13 +22,12 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.study import backends
 from rcad.study.backends import HELD_OUT, Metrics, Stacked, can_stack, numbers_of
-from rcad.study.cells import typical
+from rcad.study.compare_page import typical
 from rcad.study.study import (
     FEW,
-    Asked,
     Contestant,
-    Goal,
     HeldOut,
+    Setup,
     check_suitable,
     controls_of,
     lineup,
@@ -45,21 +45,14 @@ from rcad.train.task import Problem, prepare, read
 SEEDS = (0, 3)
 
 
-def table(classes: int, rows: int = 70) -> str:
-    draw = np.random.default_rng(1)
-    x = draw.normal(size=(rows, 2))
-    score = x[:, 0] + np.abs(x[:, 1]) + 0.5 * draw.normal(size=rows)
-    y = np.digitize(score, [0.3, 1.2]) if classes else np.round(10 * score, 3)
-    names = ["low", "mid", "high"]
-    lines = [f"{a:.3f},{b:.3f},{names[v] if classes else v}" for (a, b), v in zip(x, y.tolist(), strict=True)]
-    return "\n".join(["a,b,y", *lines]) + "\n"
+def config_of(folder: Path, target: str) -> RunConfig:
+    (folder / "data.csv").write_text(table())
+    return configure({"name": str(folder / "data.csv"), "target": target}, parse_method("erm"), epochs=4)
 
 
-@pytest.fixture(params=[3, 0], ids=["labels", "reals"])
+@pytest.fixture(params=["colour", "price"], ids=["labels", "reals"])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> RunConfig:
-    path = tmp_path / "data.csv"
-    path.write_text(table(request.param))
-    return configure({"name": str(path), "target": "y"}, parse_method("erm"), epochs=4)
+    return config_of(tmp_path, request.param)
 
 
 def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
@@ -75,8 +68,8 @@ def contestant(text: str) -> Contestant:
 
 def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any = None, by: str = "nll") -> Any:
     config, problem = next(iter(splits.values()))
-    space = space_of(one, config, problem, Asked(data="d"))
-    return compete_in(one, splits, space, budget, Goal(by), backend, SILENT, known)
+    space = space_of(one.rows, config, problem, Setup(data="d"))
+    return compete_in(one, splits, space, budget, by, backend, SILENT, known)
 
 
 class Recorded:
@@ -106,44 +99,30 @@ def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig
     assert cell["seeds"]["0"]["test"] == {"accuracy": 51.0, "nll": 1.0}
     assert len(cell["seeds"]["3"]["trials"]) == 3
     assert (cell["runs"], cell["seconds"]) == (6, 12.5)
+    lost = compete(contestant("rcad"), splits, 1, Recorded([None, 2.0]))["seeds"]
+    assert (lost["0"]["test"], lost["3"]["test"]) == (None, {"accuracy": 51.0, "nll": 1.0})
 
 
 def test_every_method_has_the_same_budget(config: RunConfig) -> None:
     splits = splits_of(config)
-    decays: dict[tuple[str, int], list[float]] = {}
+    tried: dict[str, list[RunConfig]] = {}
     for name in ("erm", "confidence_penalty", "rcad", "rcad_random", "me_ada", "adversarial_training"):
         for budget in (1, 4):
             backend = Recorded([1.0] * 2 * budget)
             compete(contestant(name), splits, budget, backend)
-            assert len(backend.configs) == 2 * budget, name
-            assert len(set(backend.configs)) == 2 * budget, name
-            decays[name, budget] = [one.optim.weight_decay for one in backend.configs]
-    assert len({tuple(found) for (_, budget), found in decays.items() if budget == 4}) == 1
-    assert len(set(decays["erm", 4])) == 4
+            assert len(set(backend.configs)) == len(backend.configs) == 2 * budget, name
+            tried[name] = backend.configs
+    decays = [tuple(one.optim.weight_decay for one in configs) for configs in tried.values()]
+    assert len(set(decays)) == 1
+    assert len(set(decays[0])) == 4
+    # A control tries the steps and the weights of RCAD.
+    rcad, control = ([dict(one.method[0][1]) for one in tried[name]] for name in ("rcad", "rcad_random"))
+    assert [{key: row[key] for key in ("alpha", "lam")} for row in rcad] == control
 
 
-def test_a_control_tries_the_steps_and_weights_of_rcad(config: RunConfig) -> None:
-    tried = []
-    for name in ("rcad", "rcad_random"):
-        backend = Recorded([1.0] * 10)
-        compete(contestant(name), splits_of(config), 5, backend)
-        tried.append([dict(one.method[0][1]) for one in backend.configs])
-    assert [{key: row[key] for key in ("alpha", "lam")} for row in tried[0]] == tried[1]
-
-
-def test_what_the_user_fixed_is_not_searched(config: RunConfig) -> None:
-    splits = splits_of(config)
-    one, problem = splits[0]
-    keys = [p.key for p in space_of(contestant("rcad"), one, problem, Asked(data="d"))]
-    assert keys == ["optim.weight_decay", "alpha", "lam"]
-    asked = Asked(data="d", settings=("optim.weight_decay=0.1",))
-    assert [p.key for p in space_of(contestant("rcad"), one, problem, asked)] == ["alpha", "lam"]
-
-
-def test_a_run_that_diverged_everywhere_has_no_result(config: RunConfig) -> None:
-    cell = compete(contestant("rcad"), splits_of(config), 1, Recorded([None, 2.0]))
-    assert cell["seeds"]["0"]["test"] is None
-    assert cell["seeds"]["3"]["test"] is not None
+def test_what_the_user_set_is_not_searched(config: RunConfig) -> None:
+    setup, problem = Setup(data="d", settings=(" optim.weight_decay = 0.1",)), splits_of(config)[0][1]
+    assert [p.key for p in space_of(parse_method("rcad"), config, problem, setup)] == ["alpha", "lam"]
 
 
 def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
@@ -163,32 +142,16 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> No
     """Held-out numbers of every trial and test numbers of the chosen ones, against the engine."""
     splits = splits_of(config)
     backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
-    asked: list[RunConfig] = []
-
-    class Spy:
-        def fit(self, configs: Any, progress: Any) -> Any:
-            asked.extend(configs)
-            return backend.fit(configs, progress)
-
-        def test(self, chosen: Any) -> Any:
-            self.chosen = list(chosen)
-            return backend.test(chosen)
-
-        def seconds(self) -> float:
-            return backend.seconds()
-
-    spy = Spy()
-    cell = compete(contestant("rcad"), splits, 2, spy)
-    assert all(can_stack(one, splits[one.seed][1]) for one in asked)
-    store = Store.open(tmp_path / "runs")
-    records = [run(one, Place(store)) for one in asked]
-    trials = [trial for one in cell["seeds"].values() for trial in one["trials"]]
-    for record, trial in zip(records, trials, strict=True):
-        own = {k.removeprefix("val_"): v for k, v in record.metrics.items() if k.startswith("val_")}
-        assert trial["validation"] == pytest.approx(own, rel=1e-3, abs=1e-4)
-    for k, one in zip(spy.chosen, cell["seeds"].values(), strict=True):
-        own = {k.removeprefix("test_"): v for k, v in records[k].metrics.items() if k.startswith("test_")}
-        assert one["test"] == pytest.approx({name: own[name] for name in one["test"]}, rel=1e-3, abs=1e-4)
+    planned = Recorded([1.0] * 4)
+    compete(contestant("rcad"), splits, 2, planned)
+    assert all(can_stack(one, splits[one.seed][1]) for one in planned.configs)
+    place = Place(Store.open(tmp_path / "runs"))
+    records = [run(one, place) for one in planned.configs]
+    near: Any = {"rel": 1e-3, "abs": 1e-4}
+    for found, record in zip(backend.fit(planned.configs, SILENT), records, strict=True):
+        assert found == pytest.approx(numbers_of(record, HELD_OUT), **near)
+    for found, record in zip(backend.test(range(4)), records, strict=True):
+        assert found == pytest.approx({name: record.metrics[f"test_{name}"] for name in found}, **near)  # type: ignore[union-attr]
 
 
 def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,12 +186,6 @@ def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.
     for a, b in zip(whole, parts, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
     assert seen[-1] == (16, 16)
-
-
-def test_images_are_not_stacked() -> None:
-    config = configure("digits", parse_method("erm"))
-    dataset = read(config.data, None, None)
-    assert not can_stack(config, prepare(config, dataset, torch.device("cpu")))
 
 
 def test_rcad_brings_its_controls() -> None:
@@ -281,9 +238,7 @@ def test_seeds_go_through_the_standard_splits() -> None:
 
 
 def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text(table(0))
-    config = configure({"name": str(path), "target": "y"}, parse_method("erm"))
+    config = config_of(tmp_path, "price")
     problem = splits_of(config)[0][1]
     check_suitable([contestant("erm"), contestant("rcad"), contestant("me_ada")], config, problem)
     with pytest.raises(InputError, match=r"^expected methods for regression \(erm,.*rcad.*'label_smoothing'") as found:
@@ -305,17 +260,13 @@ def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None
         numbers_of(make_record(metrics={"test_nll": 1.0}), HELD_OUT)
 
 
-@pytest.mark.parametrize(("examples", "seeds"), [(25, 1), (12, 3), (400, 1)])
-def test_half_an_interval_of_an_accuracy(examples: int, seeds: int) -> None:
+def test_how_sure_a_choice_is_is_said_in_one_sentence() -> None:
     scipy = pytest.importorskip("scipy.stats")
-    held = HeldOut(examples, seeds, "accuracy")
-    assert held.points is not None
-    low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
-    # The exact interval goes in steps of one example.
-    assert held.points == pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
-
-
-def test_it_is_said_in_one_sentence() -> None:
+    for examples, seeds in ((25, 1), (12, 3), (400, 1)):
+        low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
+        # The exact interval goes in steps of one example.
+        half = pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
+        assert HeldOut(examples, seeds, "accuracy").points == half
     text = str(HeldOut(12, 1, "accuracy"))
     assert text.startswith("chosen by 12 validation examples: an accuracy over them is uncertain by 28 points")
     assert "12 validation examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))

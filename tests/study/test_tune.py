@@ -15,8 +15,7 @@ from rcad.errors import InputError
 from rcad.report import html
 from rcad.runs.record import RunRecord
 from rcad.study.pictures import axes, search_map
-from rcad.study.study import Goal
-from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trial, trials_table
+from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trials_table
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -57,11 +56,6 @@ def page(record: dict[str, Any]) -> str:
     return html.page(document(record))
 
 
-def draw(record: dict[str, Any]) -> Any:
-    found = search_map(record)
-    return None if found is None else found.drawing
-
-
 def test_the_page() -> None:
     text_of = page(make(POINTS, [90.0, 95.0, None]))
     for text in (
@@ -90,14 +84,9 @@ def test_the_table_marks_the_best() -> None:
     assert [cell.text for cell in cells[2]] == ["3", "10", "1", "-", "-", "1.0"]
 
 
-def test_axes_are_the_numbers_that_vary() -> None:
-    assert axes(make(POINTS, [1.0, 2.0, 3.0])) == ["alpha", "lam"]
-    same = [{"alpha": 1.0, "norm": "l2", "lam": k} for k in (0.1, 0.2, 0.3)]
-    assert axes(make(same, [1.0, 2.0, 3.0])) == ["lam"]
-
-
 def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
-    figure = draw(make(POINTS, [90.0, 95.0, 80.0]))
+    assert axes(make(POINTS, [1.0, 2.0, 3.0])) == ["alpha", "lam"]
+    figure = search_map(make(POINTS, [90.0, 95.0, 80.0])).drawing
     mesh = next(one for one in figure.axes[0].collections if one.__class__.__name__ == "QuadMesh")
     cells = mesh.get_array().reshape(120, 120)
     assert (cells[5, 5], cells[60, 60], cells[-5, -5]) == (90.0, 95.0, 80.0)
@@ -106,10 +95,11 @@ def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
     assert "0.1 0.2 0.5 1 2" in " ".join(ticks)
 
 
-def test_one_parameter_is_drawn_as_dots() -> None:
-    figure = draw(make([{"lam": k} for k in (0.1, 0.2, 0.3)], [1.0, 3.0, 2.0]))
-    assert figure.axes[0].get_ylabel() == "validation accuracy, %"
-    assert draw(make([{"lam": 0.1}], [1.0])) is None
+def test_one_parameter_that_varies_is_drawn_as_dots() -> None:
+    found = make([{"alpha": 1.0, "norm": "l2", "lam": k} for k in (0.1, 0.2, 0.3)], [1.0, 3.0, 2.0])
+    assert axes(found) == ["lam"]
+    assert search_map(found).drawing.axes[0].get_ylabel() == "validation accuracy, %"
+    assert search_map(make([{"lam": 0.1}], [1.0])) is None
 
 
 def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
@@ -151,7 +141,6 @@ def one(number: int, metrics: dict[str, float] | None) -> Trial:
 
 
 def test_the_best_by_accuracy_then_nll_then_order() -> None:
-    goal = Goal("accuracy")
     trials = [
         one(1, {"accuracy": 90.0, "nll": 0.5}),
         one(2, {"accuracy": 91.0, "nll": 0.4}),
@@ -160,18 +149,18 @@ def test_the_best_by_accuracy_then_nll_then_order() -> None:
         one(5, None),
         one(6, {"accuracy": math.nan, "nll": 0.1}),
     ]
-    assert best(trials, goal) == trials[2]
-    assert best(trials[:5], Goal("nll")) == trials[2]
-    assert best([one(1, None)], goal) is None
-    assert best([], goal) is None
-    assert best([one(1, {"rmse": 3.0, "nll": 1.0}), one(2, {"rmse": 2.0, "nll": 2.0})], Goal("rmse")).number == 2  # type: ignore[union-attr]
+    assert best(trials, "accuracy") == trials[2]
+    assert best(trials[:5], "nll") == trials[2]
+    assert best([one(1, None)], "accuracy") is None
+    assert best([], "accuracy") is None
+    assert best([one(1, {"rmse": 3.0, "nll": 1.0}), one(2, {"rmse": 2.0, "nll": 2.0})], "rmse").number == 2  # type: ignore[union-attr]
 
 
 def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:
     runs = [
         make_record(seed=s, metrics={"val_nll": s, "val_rmse": 2.0 * s}, timings={"train_seconds": 1.5}) for s in (1, 3)
     ]
-    found = trial(1, {"lam": 1}, runs)
+    found = Trial.of(1, {"lam": 1}, runs)
     assert found.metrics == {"nll": 2.0, "rmse": 4.0}
     assert found.runs == tuple(run.id for run in runs)
     assert found.seconds == 3.0
@@ -179,4 +168,4 @@ def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:
 
 def test_one_diverged_seed_loses_the_trial(make_record: Make) -> None:
     runs = [make_record(seed=0, metrics={"val_nll": 1.0}), make_record(seed=1, status="diverged", metrics={})]
-    assert trial(1, {}, runs).metrics is None
+    assert Trial.of(1, {}, runs).metrics is None

@@ -20,22 +20,13 @@ FAIR = ("T1, 10 seeds", "T1, 3 seeds", "T7, 20 splits of 90/10")
 
 
 @pytest.fixture
-def studies(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module("simulated_studies")
-
-
-@pytest.fixture
 def rates(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     return importlib.import_module("verdict_rates")
 
 
-def test_the_page_is_made_from_the_record(rates: Any) -> None:
+def test_the_page_is_made_from_a_record_of_enough_studies_and_of_the_rule_as_it_stands(rates: Any) -> None:
     assert (ROOT / "results/statistics/verdict_rates.md").read_text(encoding="utf-8") == rates.page(RECORD)
-
-
-def test_the_record_is_of_enough_studies_and_of_the_rule_as_it_stands(rates: Any) -> None:
     assert RECORD["studies"] >= 2000
     assert RECORD["rule"] == rates.RULE
     assert RECORD["T1"] == [f"{claim.where}: {claim.statement}" for claim in SUITE.claims]
@@ -68,18 +59,10 @@ def test_a_verdict_is_that_of_the_rule(rates: Any) -> None:
     ]
 
 
-def test_without_an_effect_the_claims_of_images_are_centred_and_with_one_as_printed(studies: Any) -> None:
-    draw = np.random.default_rng(0)
+def test_without_an_effect_the_claims_of_images_are_centred_and_with_one_as_printed(rates: Any) -> None:
+    draw, studies = np.random.default_rng(0), importlib.import_module("simulated_studies")
     for odd in ("", "slips", "test set"):
         null = studies.images(draw, 4000, 5, true=False, spread=0.5, odd=odd)
         assert null.mean((0, 2)) == pytest.approx(np.zeros(len(SUITE.claims)), abs=0.05)
     true = studies.images(draw, 400, 5, true=True)
     assert true.mean((0, 2)) == pytest.approx([claim.published for claim in SUITE.claims], abs=0.03)
-
-
-def test_every_cell_of_the_record_is_simulated(rates: Any) -> None:
-    found = rates.simulate(3, 0)
-    for part in ("null", "two_sided", "power"):
-        assert {name: one["claims"] for name, one in found[part].items()} == {
-            name: one["claims"] for name, one in RECORD[part].items()
-        }

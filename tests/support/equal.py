@@ -1,9 +1,16 @@
-"""Two models after training: are they the same, and how far apart are they?"""
+"""Two models after training: are they the same, and how far apart are they? And the plain loop that adapters equal."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 from torch import nn
+
+from rcad import Criterion, augment
+from rcad.integrations.resolve import as_method
+from small_nets import CLASSES
 
 
 def same_parameters(first: nn.Module, second: nn.Module, *, rtol: float = 0.0, atol: float = 0.0) -> None:
@@ -18,3 +25,47 @@ def moved(first: nn.Module, second: nn.Module) -> float:
     """The largest difference between two of their parameters."""
     pairs = zip(first.parameters(), second.parameters(), strict=True)
     return max((p - q).abs().max().item() for p, q in pairs)
+
+
+def sgd(net: nn.Module, **options: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(net.parameters(), **{"lr": 0.1, "momentum": 0.9, **options})
+
+
+def plain_loop(
+    net: nn.Module,
+    method: str | Criterion,
+    batches: Iterable[Any],
+    optimizer: torch.optim.Optimizer | None = None,
+    *,
+    fused: bool = True,
+    accumulate: int = 1,
+    clip: float | None = None,
+    per_step: bool = True,
+    generator: torch.Generator | None = None,
+) -> nn.Module:
+    """The net, trained by the core's criterion with nothing of any framework's.
+
+    Args:
+        method: a text, whose augmentations are applied too, or a criterion.
+        batches: (x, y), perhaps with more options of the criterion.
+        fused: gradients in the fewest passes; else by autograd.
+        per_step: `every=` counts steps of the optimizer; else batches.
+    """
+    value = None if isinstance(method, Criterion) else as_method(method)
+    criterion = method if value is None else value.criterion()
+    optimizer = optimizer or sgd(net)
+    for number, (x, y, *more) in enumerate(batches):
+        options = {"step": number // accumulate if per_step else number, **(more[0] if more else {})}
+        if value is not None:
+            options |= {"raw": x, "raw_target": y, "generator": generator}
+            x, y = augment(value.augment, x, y, classes=CLASSES, generator=generator)
+        if fused:
+            criterion.backward(net, x, y, accumulate=accumulate, **options)
+        else:
+            (criterion(net, x, y, **options) / accumulate).backward()
+        if (number + 1) % accumulate == 0:
+            if clip is not None:
+                nn.utils.clip_grad_norm_(net.parameters(), clip)
+            optimizer.step()
+            optimizer.zero_grad()
+    return net

@@ -1,4 +1,4 @@
-"""What the tests of the Lightning adapters share: modules, data, and the plain loop that they must equal."""
+"""What the tests of the Lightning adapters share: modules and data."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from rcad import augment
-from rcad.integrations.lightning import RCADMixin
-from rcad.integrations.resolve import MethodLike, as_method
-from small_nets import CLASSES, images, norm_net
+from equal import plain_loop, sgd
+from rcad.integrations.lightning import RCADCallback, RCADMixin
+from rcad.integrations.resolve import MethodLike
+from small_nets import images, norm_net
 
 RCAD_TEXT = "rcad(alpha=0.5, lam=0.1)"
 QUIET = {
@@ -95,10 +95,6 @@ def scaled(kind: Any) -> Any:
     return Scaled("16-mixed", "cpu", torch.amp.GradScaler("cpu", init_scale=1024.0))
 
 
-def sgd(module: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9)
-
-
 def fit(module: Any, *callbacks: Any, data: Any = None, epochs: int = 2, **options: Any) -> L.Trainer:
     """Trains with a sanity check before and a validation after every epoch."""
     ckpt_path = options.pop("ckpt_path", None)
@@ -112,30 +108,13 @@ def batches(epochs: int) -> Iterator[tuple[Tensor, Tensor]]:
         yield from loader()
 
 
-def trained_plainly(
-    method: str = RCAD_TEXT,
-    *,
-    fused: bool = False,
-    epochs: int = 2,
-    accumulate: int = 1,
-    clip: float | None = None,
-    generator: torch.Generator | None = None,
-) -> nn.Module:
+def plain(method: Any = RCAD_TEXT, *, epochs: int = 2, fused: bool = False, **options: Any) -> nn.Module:
     """The same training by a loop over the core, with nothing of Lightning's."""
-    value = as_method(method)
-    net, criterion = norm_net(), value.criterion()
-    optimizer = sgd(net)
-    for number, (x, y) in enumerate(batches(epochs)):
-        if number % accumulate == 0:
-            optimizer.zero_grad()
-        views = {"raw": x, "raw_target": y, "generator": generator}
-        x, y = augment(value.augment, x, y, classes=CLASSES, generator=generator)
-        if fused:
-            criterion.backward(net, x, y, accumulate=accumulate, **views)
-        else:
-            (criterion(net, x, y, **views) / accumulate).backward()
-        if (number + 1) % accumulate == 0:
-            if clip is not None:
-                nn.utils.clip_grad_norm_(net.parameters(), clip)
-            optimizer.step()
-    return net
+    return plain_loop(norm_net(), method, batches(epochs), fused=fused, per_step=False, **options)
+
+
+def ways(how: str, method: str = RCAD_TEXT, **options: Any) -> tuple[Any, list[Any]]:
+    """A module that trains with the method in one of the ways, and the callbacks that it needs."""
+    if how in ("callback", "captured"):
+        return Plain(), [RCADCallback(method, captured=how == "captured", **options)]
+    return {"mixin": Automatic, "manual": Manual}[how](method, **options), []

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from rcad.paper.claims import IMAGE_RULE as RULE
+from rcad.paper.run import Outcome, make_suite
+from rcad.paper.suite import Order
 from rcad.runs.config import ModelConfig
 from rcad.runs.recipes import RECIPES
 from rcad.runs.record import RunRecord
 from rcad.study.statistics import paired
+from rcad.train.progress import SILENT
 
 EVIL = "<script>alert('a')</script> & $x_1$ 100% | 猫"
 ROWS = ("ERM", "FGSM", "RCAD", "random direction")
@@ -182,3 +185,16 @@ def put(folder: Path, record: Mapping[str, Any], path: str | None = None) -> Pat
 
 def silent(*words: object) -> None:
     """Progress that nobody looks at."""
+
+
+def order(name: str, out: Path = Path(), **options: Any) -> Order:
+    """A suite on the CPU: a trial with three seeds unless the options say otherwise."""
+    usual = {"scale": "smoke", "views": "one view", "seeds": range(3), "device": "cpu", "workers": 1}
+    return Order(**{**usual, "name": name, "out": out, **options})
+
+
+def make(ordered: Order) -> Outcome:
+    """The suite's files, all of its runs done."""
+    outcome = make_suite(ordered, SILENT, silent)
+    assert isinstance(outcome, Outcome)
+    return outcome

@@ -1,4 +1,4 @@
-"""A table as people have them, for the tests of the scikit-learn estimators."""
+"""Tables for the tests of the scikit-learn estimators: well-known ones, and one as people have them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine, make_multilabel_classification
 
 ROWS = 60
+WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
+LABELS = make_multilabel_classification(200, 8, n_classes=3, random_state=0)
+"""Three yes/no labels for each row."""
+REALS = DIABETES[0], np.stack([DIABETES[1], 1000 - 3 * DIABETES[1], DIABETES[0][:, 2]], 1)
+"""Three numbers for each row."""
 
 
 def people(seed: int = 0) -> tuple[Any, Any]:

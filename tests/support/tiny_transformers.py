@@ -104,3 +104,17 @@ def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
         "log_level": "error",
     }
     return transformers.TrainingArguments(str(folder), **{**settings, **changed})
+
+
+def trained(
+    model: nn.Module, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any
+) -> Any:
+    """A trainer, ours unless another class is given, that has trained; `changed` among the options are arguments."""
+    from rcad.integrations.huggingface import RCADTrainer
+
+    changed = options.pop("changed", {})
+    if method is not None:
+        options["method"] = method
+    made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
+    made.train()
+    return made

@@ -23,5 +23,5 @@ class Sections(griffe.Extension):
             obj.docstring.value = _SHARED.sub(_apart, _TITLE.sub("Examples:", obj.docstring.value))
 
 
-def _apart(found: re.Match[str]) -> str:
-    return "\n".join(f"{found['indent']}{name}: {found['text']}" for name in found["names"].split(", "))
+def _apart(entry: re.Match[str]) -> str:
+    return "\n".join(f"{entry['indent']}{name}: {entry['text']}" for name in entry["names"].split(", "))

@@ -23,10 +23,10 @@ MEDIA: dict[str, str | Path] = {}
 def on_config(config: Any) -> None:
     PAGES.clear()
     MEDIA.clear()
-    found = evidence.pages(ROOT)
+    records = evidence.pages(ROOT)
     PAGES.update(sources.pages(ROOT))
-    PAGES.update({**cards.pages(ROOT), **commands.pages(), **api.pages(ROOT), **found.pages})
-    MEDIA.update(found.pictures)
+    PAGES.update({**cards.pages(ROOT), **commands.pages(), **api.pages(ROOT), **records.pages})
+    MEDIA.update(records.pictures)
     written = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
     config.nav = links.expand(config.nav, [*written, *PAGES], lambda page: title(config, page))
 

@@ -7,8 +7,8 @@ import sys
 
 
 def end(number: int, frame: object = None) -> None:
-    """A signal where nothing is under way, or a second one at the very end: over at once, with one line at most."""
-    if _untold:
+    """Handles a signal before the command has begun, and a second one: ends at once, with one line at most."""
+    if _silent:
         try:  # noqa: SIM105  # what `contextlib` needs takes as long as Python's own start
             os.write(2, b"rcad: interrupted\n")
         except OSError:
@@ -16,9 +16,9 @@ def end(number: int, frame: object = None) -> None:
     os._exit(128 + (signal.SIGINT if number == signal.SIGINT else signal.SIGTERM))
 
 
-_untold = [True]
-told = _untold.clear
-"""The command has said why it ends."""
+_silent = [True]
+reason_said = _silent.clear
+"""To be called when the command has said why it ends."""
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 USUAL = (signal.SIG_DFL, signal.default_int_handler, end)
 """What a signal does where nobody has said otherwise: under nohup, a closed terminal is ignored."""

@@ -19,24 +19,26 @@ from typing import Literal, NamedTuple
 import typer
 
 from rcad import __version__
-from rcad.cli.options import RUNS, CacheFolder, DataFolder, Json, RunsFolder, about
+from rcad.cli import options
+from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError, MissingExtraError, cores, install
-
-HELP = about(
-    "Check the installation, the machine and the data, and say what to do.",
-    "rcad doctor",
-    "rcad doctor --json",
-    "rcad doctor --data-dir data",
-    more="""Checks Python, torch, the GPU, optional packages and their known problems, data, cache and runs. Every
-    line is ok, warn or bad. Exit code 1 if a line is bad.""",
-)
 
 
 def doctor(
-    data_dir: DataFolder = None, cache_dir: CacheFolder = None, runs: RunsFolder = RUNS, as_json: Json = False
+    data_dir: Path | None = options.DATA_DIR,
+    cache_dir: Path | None = options.CACHE_DIR,
+    runs: Path = options.RUNS,
+    as_json: bool = options.JSON,
 ) -> None:
-    from rcad.cli.screen import say, say_json, table
+    """Check the installation, the machine and the data, and say what to do.
 
+    Checks Python, torch, the GPU, optional packages and their known problems, data, cache and runs. Every line is ok,
+    warn or bad. Exit code 1 if a line is bad.
+
+    rcad doctor
+    rcad doctor --json
+    rcad doctor --data-dir data
+    """
     checks = [*machine(), _data(data_dir), _cache(cache_dir), _runs(runs)]
     if as_json:
         say_json([check._asdict() for check in checks])
@@ -83,7 +85,7 @@ _PATIENCE_S = 120
 
 
 class Check(NamedTuple):
-    """One line: `remedy` says what to do where the level is not "ok"."""
+    """One line of the report; `remedy` says what to do if the level is not "ok"."""
 
     name: str
     level: Level
@@ -96,8 +98,8 @@ def machine() -> list[Check]:
     vision = _start("import torchvision") if version("torchvision") else None
     bf16 = _start(BF16)
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    found = [Check("python", "ok", python), Check("rcad", "ok", __version__), *_torch(), *map(extra, EXTRAS)]
-    return [*found, torchvision_trap(*_end(vision)), bf16_trap(*_end(bf16))]
+    checks = [Check("python", "ok", python), Check("rcad", "ok", __version__), *_torch(), *map(extra, EXTRAS)]
+    return [*checks, torchvision_trap(*_end(vision)), bf16_trap(*_end(bf16))]
 
 
 def version(package: str) -> str | None:
@@ -110,11 +112,11 @@ def version(package: str) -> str | None:
 
 def extra(name: str) -> Check:
     """The packages of one of rcad's extras."""
-    found = {package: version(package) for package in EXTRAS[name]}
-    text = ", ".join(f"{package} {number or 'is missing'}" for package, number in found.items())
-    if all(found.values()):
+    versions = {package: version(package) for package in EXTRAS[name]}
+    text = ", ".join(f"{package} {number or 'is missing'}" for package, number in versions.items())
+    if all(versions.values()):
         return Check(f"extra {name}", "ok", text)
-    if name not in NEEDED and not any(found.values()):
+    if name not in NEEDED and not any(versions.values()):
         return Check(f"extra {name}", "ok", NOT_INSTALLED)
     return Check(f"extra {name}", "warn", text, install(name))
 
@@ -170,8 +172,8 @@ def _torch() -> Iterable[Check]:
         yield Check("GPU", "ok", f"none ({text}); small jobs need none")
         return
     for index in range(torch.cuda.device_count()):
-        about = torch.cuda.get_device_properties(index)
-        yield Check("GPU", "ok", f"{about.name}, {size(about.total_memory)}, CUDA {torch.version.cuda}")
+        gpu = torch.cuda.get_device_properties(index)
+        yield Check("GPU", "ok", f"{gpu.name}, {size(gpu.total_memory)}, CUDA {torch.version.cuda}")
 
 
 def _start(code: str, variables: dict[str, str] | None = None) -> subprocess.Popen[str]:
@@ -206,12 +208,11 @@ def _data(data_dir: Path | None) -> Check:
     if root is not None and not root.is_dir():
         return Check("data", "bad", f"{root} is no folder", "correct --data-dir or RCAD_DATA")
     try:
-        known = available(data_dir)
+        sets = available(data_dir)
     except (InputError, MissingExtraError) as error:
         return Check("data", "bad", str(error))
-    found = [one.name for one in known if one.where is not None]
-    missing = [one.name for one in known if one.where is None]
-    text = f"{', '.join(found) or 'none'} found" + (f" in {root} or inside scikit-learn" if root else "")
+    present, missing = ([data.name for data in sets if (data.where is None) == absent] for absent in (False, True))
+    text = f"{', '.join(present) or 'none'} found" + (f" in {root} or inside scikit-learn" if root else "")
     if root is None:
         return Check("data", "warn", f"{text}; no data folder is set", "pass --data-dir or set RCAD_DATA for more")
     return Check("data", "ok", text + (f"; not there: {', '.join(missing)}" if missing else ""))

@@ -4,66 +4,50 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from rcad.cli.options import (
-    RUNS,
-    CacheFolder,
-    DataFolder,
-    Device,
-    Json,
-    Quiet,
-    RunsFolder,
-    Text,
-    about,
-    argument,
-    option,
-)
+from rcad.cli import options
+from rcad.cli.options import Text, argument, option
+from rcad.cli.screen import say, say_json
+from rcad.errors import InputError
 
-HELP = about(
-    "Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.",
-    "rcad evaluate 3f2a",
-    "rcad evaluate all --suite calibration,ood --out report",
-    "rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50",
-    "rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet",
-    "rcad evaluate all --suite calibration --json",
-    more="""Prints tables and writes OUT/evaluation.html. Runs are grouped by method over their seeds and compared
-    with the ERM runs among them. Results are saved beside each run and computed once; Ctrl-C keeps what is finished.
-    A run that cannot be evaluated is named and left out; the exit code is then 2.""",
-)
 LEFT_OUT = 2
 
 
 def evaluate(
-    runs_: Annotated[list[str], argument("RUN", "Ids of runs, or their first characters; last; or all.")],
-    suite: Annotated[str, option("--suite NAME,..", "all, or some of calibration, attacks, corruptions, ood.")] = "all",
-    ood_data: Annotated[
-        str, option("--ood-data NAME,..", "Out-of-distribution data: names, paths, or noise.")
-    ] = "noise",
-    corrupted: Annotated[
-        Path | None,
-        option("--corrupted DIR", "Folder of a published corrupted test set, e.g. CIFAR-10-C. Default: generate one."),
-    ] = None,
-    attack_eps: Annotated[
-        Text, option("--attack-eps X,..", "Radii of attacks. Default: 2/255, 4/255, 8/255, 0.05.")
-    ] = None,
-    standard: Annotated[bool, option("--standard", "Also run AutoAttack (slow; needs pyautoattack).")] = False,
-    limit: Annotated[
-        int | None,
-        option("--limit N", "Test examples for each suite, 0 for all. Default: depends on suite and device."),
-    ] = None,
-    out: Annotated[Path, option("--out DIR", "Folder of the report.")] = Path("rcad-evaluation"),
-    again: Annotated[bool, option("--again", "Compute results again that exist already.")] = False,
-    data_dir: DataFolder = None,
-    cache_dir: CacheFolder = None,
-    runs: RunsFolder = RUNS,
-    device: Device = "auto",
-    as_json: Json = False,
-    quiet: Quiet = False,
+    chosen: list[str] = argument("RUN", "Ids of runs, or their first characters; last; or all."),
+    suite: str = option("--suite NAME,..", "all, or some of calibration, attacks, corruptions, ood.", "all"),
+    ood_data: str = option("--ood-data NAME,..", "Out-of-distribution data: names, paths, or noise.", "noise"),
+    corrupted: Path | None = option(
+        "--corrupted DIR", "Folder of a published corrupted test set, e.g. CIFAR-10-C. Default: generate one."
+    ),
+    attack_eps: Text = option("--attack-eps X,..", "Radii of attacks. Default: 2/255, 4/255, 8/255, 0.05."),
+    standard: bool = option("--standard", "Also run AutoAttack (slow; needs pyautoattack).", False),
+    limit: int | None = option(
+        "--limit N", "Test examples for each suite, 0 for all. Default: depends on suite and device."
+    ),
+    out: Path = option("--out DIR", "Folder of the report.", Path("rcad-evaluation")),
+    again: bool = option("--again", "Compute results again that exist already.", False),
+    data_dir: Path | None = options.DATA_DIR,
+    cache_dir: Path | None = options.CACHE_DIR,
+    runs: Path = options.RUNS,
+    device: str = options.DEVICE,
+    as_json: bool = options.JSON,
+    quiet: bool = options.QUIET,
 ) -> None:
-    from rcad.cli.screen import say, say_json
+    """Evaluate finished runs beyond accuracy: calibration, attacks, corruptions, OOD data.
+
+    Prints tables and writes OUT/evaluation.html. Runs are grouped by method over their seeds and compared with the ERM
+    runs among them. Results are saved beside each run and computed once; Ctrl-C keeps what is finished. A run that
+    cannot be evaluated is named and left out; the exit code is then 2.
+
+    rcad evaluate 3f2a
+    rcad evaluate all --suite calibration,ood --out report
+    rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50
+    rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet
+    rcad evaluate all --suite calibration --json
+    """
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
     from rcad.train.progress import show_progress
     from rcad.train.stop import Interrupted
@@ -76,7 +60,7 @@ def evaluate(
     try:
         with show_progress(quiet=quiet or as_json) as progress:
             report = evaluate_run(
-                runs_,
+                chosen,
                 suites,
                 limit=limit,
                 attack_eps=eps,
@@ -92,8 +76,8 @@ def evaluate(
                 progress=progress,
             )
     except KeyboardInterrupt as stop:
-        kept = "every finished suite is kept beside its run; run the same command again to go on"
-        raise Interrupted(getattr(stop, "number", signal.SIGINT), f"interrupted; {kept}") from None
+        words = "interrupted; every finished suite is kept beside its run; run the same command again to go on"
+        raise Interrupted(getattr(stop, "number", signal.SIGINT), words) from None
     page = str(report.files[0])
     if as_json:
         say_json({**report.record, "page": page})
@@ -105,8 +89,6 @@ def evaluate(
 
 def _number(text: str) -> float:
     """A radius as one writes it: 0.05, or 8/255."""
-    from rcad.errors import InputError
-
     top, slash, bottom = text.partition("/")
     try:
         return float(top) / float(bottom) if slash else float(text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import re
-import secrets
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from rcad.cli.options import Reading
 from rcad.cli.screen import fields, say, table
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Dataset
 from rcad.data.images import is_image_name
 from rcad.data.registry import OFFICIAL, READERS, Available, data_root, recognise
 from rcad.errors import InputError, MissingExtraError, command
@@ -28,7 +27,7 @@ _FOLDERS_SEEN = 1000
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
-    """What a data set holds, as plain data."""
+    """The contents of a data set as plain data, for --json."""
     return {
         "name": dataset.name,
         "task": dataset.task,
@@ -44,31 +43,31 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 
 def show(dataset: Dataset) -> None:
-    """The same for people."""
+    """Print the contents of a data set for people."""
     plain = describe(dataset)
     shape = " x ".join(map(str, plain["shape"]))
-    what = f"images of {shape} (channels, height, width)" if dataset.is_image else f"table, {_features(dataset)}"
+    kind = f"images of {shape} (channels, height, width)" if dataset.is_image else f"table, {_features(dataset)}"
     test = "none of its own: a part is held out when training" if dataset.test is None else f"{len(dataset.test):,}"
     rows = [
         ("data", dataset.name),
-        ("kind", what),
+        ("kind", kind),
         ("task", dataset.task),
         ("train", f"{len(dataset.train):,}"),
         ("test", test),
     ]
     if dataset.columns:
-        rest = len(dataset.columns) - 8
-        rows.append(("features", ", ".join(dataset.columns[:8]) + (f", and {rest} more" if rest > 0 else "")))
+        more = len(dataset.columns) - 8
+        rows.append(("features", ", ".join(dataset.columns[:8]) + (f", and {more} more" if more > 0 else "")))
     if dataset.task == "regression":
         y = dataset.train.y
         rows.append(("target", f"{number(float(y.min()))} to {number(float(y.max()))}, mean {number(float(y.mean()))}"))
     fields([*rows, ("note", dataset.note)] if dataset.note else rows)
-    counts = _counts(dataset)
+    counts = plain["classes"]
     if counts:
         say(f"\n{plural(len(counts), 'class')}")
         cells = [
-            [name, *("-" if two[part] is None else str(two[part]) for part in ("train", "test"))]
-            for name, two in counts.items()
+            [name, *("-" if count is None else str(count) for count in by_part.values())]
+            for name, by_part in counts.items()
         ]
         table(["class", "train", "test"], cells[:_CLASSES_SHOWN])
         if len(counts) > _CLASSES_SHOWN:
@@ -76,7 +75,7 @@ def show(dataset: Dataset) -> None:
 
 
 def train_line(name: str, reading: Reading) -> str:
-    """`rcad train ...` on what was read, as a shell takes it; folders that the environment names are not said again."""
+    """The `rcad train` command for data that was read; folders that the environment names are left out."""
     words = ["rcad", "train", "--data", name, "--method", "rcad"]
     for key, value in reading.main.items():
         words += [f"--{key}", str(value)]
@@ -90,31 +89,26 @@ def train_line(name: str, reading: Reading) -> str:
     return command(*words)
 
 
-def own(data_dir: Path | None) -> list[Available]:
-    """What lies in the data folder beside the known sets, and can be read by its name."""
+def own_sets(data_dir: Path | None) -> list[Available]:
+    """The user's own data sets in the data folder, which --data finds by their names."""
     root = data_root(data_dir)
     if root is None or not root.is_dir():
         return []
-    taken = {*READERS, *(one.folder for one in OFFICIAL.values())}
-    taken |= {remote.filename for one in OFFICIAL.values() for remote in (*one.files, *one.optional)}
-    found = []
-    for path in sorted(root.iterdir()):
-        if path.name.startswith(".") or path.name in taken:
-            continue
-        if kind := _kind(path):
-            found.append(Available(path.name, kind, str(path), "your own"))
-    return found
+    official = {*READERS, *(data.folder for data in OFFICIAL.values())}
+    official |= {remote.filename for data in OFFICIAL.values() for remote in (*data.files, *data.optional)}
+    paths = [path for path in sorted(root.iterdir()) if not path.name.startswith(".") and path.name not in official]
+    return [Available(path.name, kind, str(path), "your own") for path in paths if (kind := _kind(path))]
 
 
 def _kind(path: Path) -> str | None:
-    """What a file or folder holds, as far as a quick look tells; None for what is no data."""
+    """The kind of data in a file or folder, by a quick look; None if it is no data."""
     try:
-        found = recognise(path)
-        if found is None or (found.layout == "folders" and not _has_images(path)):
+        data = recognise(path)
+        if data is None or (data.layout == "folders" and not _has_images(path)):
             return None
     except (InputError, MissingExtraError, OSError):  # a list is no place to complain of a file that nobody asked for
         return None
-    return _KINDS.get(found.layout, "images")
+    return _KINDS.get(data.layout, "images")
 
 
 def _has_images(folder: Path) -> bool:
@@ -124,7 +118,7 @@ def _has_images(folder: Path) -> bool:
 
 
 def check_name(name: str, source: Path, data_dir: Path | None) -> Path:
-    """Where data is kept under `name`; all that can be wrong is said before anything is read or copied."""
+    """The path to copy data to under `name`; raises an InputError before anything is read or copied."""
     root = data_root(data_dir)
     if root is None:
         raise InputError("expected a data folder for --name, but got none; pass --data-dir or set RCAD_DATA")
@@ -139,37 +133,35 @@ def check_name(name: str, source: Path, data_dir: Path | None) -> Path:
     return place
 
 
-def keep(source: Path, place: Path) -> None:
+def copy_to(source: Path, place: Path) -> None:
     """Copy a file or folder, whole or not at all."""
-    partial = place.with_name(f".{place.name}.{secrets.token_hex(4)}.partial")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copytree(source, partial) if source.is_dir() else shutil.copy2(source, partial)
-        os.rename(partial, place)
+        with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
+            copy = shutil.copytree if source.is_dir() else shutil.copy2
+            os.rename(copy(source, Path(scratch) / place.name), place)
     except (OSError, shutil.Error) as error:
         reason = getattr(error, "strerror", None) or "some files could not be copied"
         raise InputError(
             f"expected to copy {source} to {place}, but got: {reason}; check the folder and the disk"
         ) from None
-    finally:
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _counts(dataset: Dataset) -> dict[str, dict[str, int | None]]:
-    train = _count(dataset.train, len(dataset.classes))
-    test = [None] * len(train) if dataset.test is None else _count(dataset.test, len(dataset.classes))
+    """By class, how many training and test examples there are; None without a test set."""
+    if not dataset.classes:
+        return {}
+    train, test = (
+        [None] * len(dataset.classes)
+        if split is None
+        else np.bincount(split.y, minlength=len(dataset.classes)).tolist()
+        for split in (dataset.train, dataset.test)
+    )
     return {name: {"train": a, "test": b} for name, a, b in zip(dataset.classes, train, test, strict=True)}
 
 
-def _count(split: Split, classes: int) -> list[int]:
-    return [int(count) for count in np.bincount(split.y, minlength=classes)] if classes else []
-
-
 def _features(dataset: Dataset) -> str:
-    """How many, and of how many columns they are made: text is one-hot."""
+    """The number of features, and of the columns they are made of: text columns are one-hot."""
     features = plural(dataset.train.x.shape[1], "feature")
-    made = 0 if dataset.encoder is None else len(dataset.encoder.codes)
-    return f"{features} made of {plural(made, 'column')}" if 0 < made < dataset.train.x.shape[1] else features
+    columns = 0 if dataset.encoder is None else len(dataset.encoder.codes)
+    return f"{features} made of {plural(columns, 'column')}" if 0 < columns < dataset.train.x.shape[1] else features

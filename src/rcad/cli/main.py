@@ -22,7 +22,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from rcad.cli import SIGNALS, USUAL, end, told
+from rcad.cli import SIGNALS, USUAL, end, reason_said
 from rcad.errors import InputError, MissingExtraError, one_line, shown
 from rcad.train.stop import Interrupted, exit_code
 
@@ -74,7 +74,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _signals_heard() -> Iterator[None]:
-    """Where no scheduler waits for it, a signal ends the command in one line; a second one, or a late one, at once."""
+    """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once."""
     ending = False
 
     def interrupt(number: int, frame: object) -> None:
@@ -101,13 +101,13 @@ def _interrupted(stop: KeyboardInterrupt) -> int:
     _ending.append(True)
     code: int = getattr(stop, "exit_code", None) or exit_code(getattr(stop, "number", signal.SIGINT))
     _fail(str(stop) or "interrupted", code)
-    told()
+    reason_said()
     return code
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; at most one line goes to stderr."""
-    if not any(isinstance(one, _Warnings) for one in log.handlers):
+    if not any(isinstance(handler, _Warnings) for handler in log.handlers):
         log.addHandler(_Warnings())
     try:
         code = _invoke(arguments)
@@ -125,7 +125,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 class _Warnings(logging.Handler):
-    """What the engine warns of, as the command says such things."""
+    """Prints warnings of the engine as the command prints its own."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from rcad.cli.screen import warn
@@ -155,29 +155,28 @@ def make(names: Sequence[str] = tuple(COMMANDS)) -> typer.Typer:
     """The application with these commands."""
     import typer
 
-    from rcad.cli.options import HELP, root
+    from rcad.cli.options import HELP, command, root
 
-    made = typer.Typer(
+    app = typer.Typer(
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
         help=HELP,
     )
-    made.callback(invoke_without_command=True)(root)
+    app.callback(invoke_without_command=True)(root)
     for name in names:
         home, _, attribute = COMMANDS[name].partition(":")
-        module = import_module(f"rcad.cli.{home}")
-        one = getattr(module, attribute)
-        if isinstance(one, typer.Typer):
-            made.add_typer(one, name=name)
+        function = getattr(import_module(f"rcad.cli.{home}"), attribute)
+        if isinstance(function, typer.Typer):
+            app.add_typer(function, name=name)
         else:
-            made.command(name, help=module.HELP)(one)
-    return made
+            command(app, name)(function)
+    return app
 
 
 @functools.cache
 def _command(names: tuple[str, ...]) -> Any:
-    """The tree of commands, made once for a process that calls `run` again and again."""
+    """The tree of commands, cached for processes that call `run` several times."""
     import typer
 
     from rcad.cli.options import plain_switches
@@ -191,16 +190,16 @@ _NO_NUMBER = re.compile(r"Invalid value for '(?:-\w' / ')?(--[\w-]+)'.* valid (i
 
 
 def _refused(error: Any, arguments: Sequence[str]) -> str:
-    """What the parser says of the command, as every other message is worded."""
+    """The parser's message, worded like all others."""
     message: str = error.format_message().rstrip(". ")
-    if found := _NO_NUMBER.search(message):
-        name, what = found[1], "a whole number" if found[2] == "integer" else "a number"
-        given = [b for a, b in pairwise(arguments) if a == name]
-        given += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
-        return f"expected {name} to be {what}, but got {', '.join(map(shown, given))}"
-    if found := re.match(r"No such command '(.*?)'", message):
-        near = difflib.get_close_matches(found[1], error.ctx.command.commands, n=1)
-        return f"expected a command, but got {found[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    if match := _NO_NUMBER.search(message):
+        name, kind = match[1], "a whole number" if match[2] == "integer" else "a number"
+        values = [b for a, b in pairwise(arguments) if a == name]
+        values += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
+        return f"expected {name} to be {kind}, but got {', '.join(map(shown, values))}"
+    if match := re.match(r"No such command '(.*?)'", message):
+        near = difflib.get_close_matches(match[1], error.ctx.command.commands, n=1)
+        return f"expected a command, but got {match[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
     return message
 
 
@@ -226,12 +225,14 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
 
 
 def _in_own_method(error: Exception) -> str:
-    """Where the code of a user's own method raised it."""
+    """File and line in the code of a user's own method that raised the error; else an empty text."""
     from rcad.loss.method_rows import OWN
 
     modules = {name.partition(":")[0] for name in OWN}
-    frames = [one for one in traceback.walk_tb(error.__traceback__) if one[0].f_globals.get("__name__") in modules]
-    return f" in {os.path.relpath(frames[-1][0].f_code.co_filename)}, line {frames[-1][1]}" if frames else ""
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        if frame.f_globals.get("__name__") in modules:
+            return f" in {os.path.relpath(frame.f_code.co_filename)}, line {line}"
+    return ""
 
 
 def _fail(message: str, code: int) -> int:

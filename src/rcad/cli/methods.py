@@ -6,44 +6,45 @@ import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import rcad
-from rcad.cli.options import Json, about, argument, group, option
-from rcad.errors import InputError, one_of
+from rcad.cli import options
+from rcad.cli.options import argument, command, group, option
+from rcad.cli.screen import say, say_json, table
+from rcad.errors import InputError, is_terminal, one_of
 
 _ROW = re.compile(r"\| `(?P<name>\w+)` \| `(?P<default>[^`]+)` \|")
 app = group("The methods and their cards.", "rcad methods list", "rcad methods show rcad")
 
 
-@app.command("list", help=about("Every method in one line.", "rcad methods list", "rcad methods list --json"))
-def list_methods(as_json: Json = False) -> None:
-    from rcad.cli.screen import say, say_json, table
+@command(app, "list")
+def list_methods(as_json: bool = options.JSON) -> None:
+    """Every method in one line.
 
-    found = cards()
+    rcad methods list
+    rcad methods list --json
+    """
+    cards = [read(path) for path in card_files().values()]
     if as_json:
-        say_json([{"name": card.name, "parameters": dict(card.parameters), "about": card.about} for card in found])
+        say_json([{"name": card.name, "parameters": dict(card.parameters), "about": card.about} for card in cards])
         return
-    table(["method", "what it does"], [[card.name, card.about] for card in found])
+    table(["method", "what it does"], [[card.name, card.about] for card in cards])
     say('\nMore on one: rcad methods show NAME. Together: rcad train --method "mixup + rcad".')
 
 
-@app.command(
-    "show",
-    help=about(
-        "A method's card: formula, parameters and units, cost, what it composes with, where it differs from the paper.",
-        "rcad methods show rcad",
-        "rcad methods show mixup --raw",
-    ),
-)
+@command(app, "show")
 def show_method(
-    name: Annotated[str, argument("NAME", "A method of rcad methods list.")],
-    raw: Annotated[bool, option("--raw", "The Markdown itself, as when stdout is not a terminal.")] = False,
+    name: str = argument("NAME", "A method of rcad methods list."),
+    raw: bool = option("--raw", "The Markdown itself, as when stdout is not a terminal.", False),
 ) -> None:
-    from rcad.cli.screen import say
-    from rcad.errors import is_terminal
+    """A method's card: formula, parameters and units, cost, what it composes with, where it differs from the paper.
 
-    text = card(name).text
+    rcad methods show rcad
+    rcad methods show mixup --raw
+    """
+    files = card_files()
+    one_of("a method", name, files)
+    text = read(files[name]).text
     if raw or not is_terminal(sys.stdout):
         say(text.rstrip("\n"))
         return
@@ -68,28 +69,17 @@ class Card:
     text: str
 
 
-def cards() -> list[Card]:
-    """Every card, by name."""
-    return [_read(path) for path in sorted(_folder().glob("*.md"))]
-
-
-def card(name: str) -> Card:
-    """The card of one method."""
-    found = {path.stem: path for path in sorted(_folder().glob("*.md"))}
-    one_of("a method", name, found)
-    return _read(found[name])
-
-
-def _folder() -> Path:
+def card_files() -> dict[str, Path]:
+    """The file of every card, by the method's name."""
     package = Path(rcad.__file__).parent
     for folder in (package / "cards", package.parents[1] / "methods"):
         if folder.is_dir():
-            return folder
+            return {path.stem: path for path in sorted(folder.glob("*.md"))}
     raise InputError("expected the method cards in the package, but they are missing; install rcad again")
 
 
-def _read(path: Path) -> Card:
+def read(path: Path) -> Card:
     text = path.read_text(encoding="utf-8")
     paragraphs = text.split("\n\n")
-    rows = tuple((found["name"], found["default"]) for found in _ROW.finditer(text))
+    rows = tuple((row["name"], row["default"]) for row in _ROW.finditer(text))
     return Card(path.stem, " ".join(paragraphs[1].split()), rows, text)

@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from rcad.cli.options import RUNS, Json, RunsFolder, about, argument, option
-
-HELP = about(
-    "Send a finished run to the Hugging Face Hub, with a model card made from its record.",
-    "rcad push 3f2a me/digits --dry-run",
-    "rcad push 3f2a me/digits --private",
-    "rcad push 3f2a me/digits --comparison rcad-compare",
-    more="""It sends the weights (safetensors), record.json, config.toml and the card: test metrics with intervals, over
-    the seeds that lie beside the run too, and with --comparison the paired differences to ERM and both controls. Look
-    at the card first with --dry-run: the config names the data as you did, a local path too. rcad.load and rcad predict
-    take hf:OWNER/NAME. Log in once with: hf auth login.""",
-)
+from rcad.cli import options
+from rcad.cli.options import argument, option
+from rcad.cli.screen import say, say_json
 
 
 def push(
-    run: Annotated[str, argument("RUN", "A run's id, its first characters, or last.")],
-    repo: Annotated[str, argument("OWNER/NAME", "The repository; made where there is none.")],
-    comparison: Annotated[
-        Path | None, option("--comparison DIR", "The --out of an rcad compare on the same data.")
-    ] = None,
-    private: Annotated[bool, option("--private", "Make the repository a private one.")] = False,
-    dry_run: Annotated[bool, option("--dry-run", "Print the card; send nothing.")] = False,
-    runs: RunsFolder = RUNS,
-    as_json: Json = False,
+    run: str = argument("RUN", "A run's id, its first characters, or last."),
+    repo: str = argument("OWNER/NAME", "The repository; made where there is none."),
+    comparison: Path | None = option("--comparison DIR", "The --out of an rcad compare on the same data."),
+    private: bool = option("--private", "Make the repository a private one.", False),
+    dry_run: bool = option("--dry-run", "Print the card; send nothing.", False),
+    runs: Path = options.RUNS,
+    as_json: bool = options.JSON,
 ) -> None:
-    from rcad.cli.screen import say, say_json
+    """Send a finished run to the Hugging Face Hub, with a model card made from its record.
+
+    It sends the weights (safetensors), record.json, config.toml and the card: test metrics with intervals, over the
+    seeds that lie beside the run too, and with --comparison the paired differences to ERM and both controls. Look at
+    the card first with --dry-run: the config names the data as you did, a local path too. rcad.load and rcad predict
+    take hf:OWNER/NAME. Log in once with: hf auth login.
+
+    rcad push 3f2a me/digits --dry-run
+    rcad push 3f2a me/digits --private
+    rcad push 3f2a me/digits --comparison rcad-compare
+    """
     from rcad.study import card
 
     if dry_run:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from rcad.cli.options import written
 from rcad.errors import InputError, one_line, shown
 from rcad.loss.method_rows import (
-    Defaults,
     Rows,
     check_named,
     has_own,
@@ -31,80 +31,63 @@ from rcad.runs.recipes import RECIPES
 MOST_SEEDS = 10_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What the user asked for; None where nothing was said.
+def requested(
+    file: Path | None,
+    data: Mapping[str, Any],
+    method: str | None,
+    recipe: str | None,
+    fields: Mapping[str, Any],
+    settings: Sequence[str],
+) -> RunConfig:
+    """The config that the options of `rcad train` ask for; None where nothing was said.
 
     Args:
+        file: of --config, whose fields the options replace.
         data: fields of the config's data by name.
         fields: options that stand for another field of the config, by its key.
+        settings: of --set.
     """
+    # Knowing the methods' parameters takes torch.
+    of_method = any(setting.strip().startswith("method.") for setting in settings)
+    defaults = import_module("rcad.loss.methods").method_defaults() if of_method else None
+    if file is not None:
+        return override(_from_file(file, data, method, recipe, fields), settings, methods=defaults)
+    if method is None and (named := RECIPES.get(recipe or "")):
+        method = named.method or None
+    if method is None:
+        raise InputError("expected --method, but it is missing; e.g. --method rcad")
+    settings = [*written(fields), *settings]
+    return configure(data, named_method(method), recipe=recipe, settings=settings, methods=defaults)
 
-    data: Mapping[str, Any]
-    method: str | None
-    recipe: str | None
-    fields: Mapping[str, Any]
-    settings: Sequence[str]
 
-    def configs(self, file: Path | None, seeds: Sequence[int] | None) -> list[RunConfig]:
-        """One config per seed; without seeds the file's, else seed 0."""
-        first = self._from_recipe() if file is None else self._from_file(file)
-        return [first] if seeds is None else [replace(first, seed=seed) for seed in seeds]
-
-    def _from_recipe(self) -> RunConfig:
-        method = self.method
-        if method is None and (recipe := RECIPES.get(self.recipe or "")):
-            method = recipe.method or None
-        for option, value, like in (
-            ("--data", self.data["name"], "--data digits, my.csv or images/"),
-            ("--method", method, "--method rcad"),
-        ):
-            if value is None:
-                raise InputError(f"expected {option}, but it is missing; e.g. {like}")
-        fields = [f"{key}={value}" for key, value in self.fields.items() if value is not None]
-        return configure(
-            self.data,
-            named_method(method or ""),
-            recipe=self.recipe,
-            settings=[*fields, *self.settings],
-            methods=self._defaults(),
-        )
-
-    def _from_file(self, file: Path) -> RunConfig:
-        text = read_text(file)
-        try:
-            plain: dict[str, Any] = tomllib.loads(text)
-        except (ValueError, RecursionError):
-            return from_toml(text, source=str(file))  # raises, with a line that says where
-        if self.recipe is not None:
-            plain["recipe"] = self.recipe
-        if self.method is not None:
-            rows = named_method(self.method)
-            _check_code(plain.get("method"), rows)
-            plain["method"] = rows_to_plain(rows if "recipe" in plain else spelled(rows))
-        given = {**{f"data.{key}": value for key, value in self.data.items()}, **self.fields}
-        for key, value in given.items():
-            title, _, name = key.partition(".")
-            # A section that is no table is left for the reader of configs to refuse.
-            if value is not None and isinstance(section := plain.setdefault(title, {}), dict):
-                section[name] = value
-        config = from_plain(plain, source=str(file))
-        check_named(config.method)
-        for words in left_open(config.method):
-            print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
-        return override(config, self.settings, methods=self._defaults())
-
-    def _defaults(self) -> Defaults | None:
-        """The methods' parameters, where a setting is about one of them: knowing them takes torch."""
-        if not any(setting.strip().startswith("method.") for setting in self.settings):
-            return None
-        from rcad.loss.methods import method_defaults
-
-        return method_defaults()
+def _from_file(
+    file: Path, data: Mapping[str, Any], method: str | None, recipe: str | None, fields: Mapping[str, Any]
+) -> RunConfig:
+    text = read_text(file)
+    try:
+        plain: dict[str, Any] = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return from_toml(text, source=str(file))  # raises, with a line that says where
+    if recipe is not None:
+        plain["recipe"] = recipe
+    if method is not None:
+        rows = named_method(method)
+        _check_code(plain.get("method"), rows)
+        plain["method"] = rows_to_plain(rows if "recipe" in plain else spelled(rows))
+    for key, value in {**{f"data.{key}": value for key, value in data.items()}, **fields}.items():
+        title, _, name = key.partition(".")
+        # A section that is no table is left for the reader of configs to refuse.
+        if value is not None and isinstance(section := plain.setdefault(title, {}), dict):
+            section[name] = value
+    config = from_plain(plain, source=str(file))
+    check_named(config.method)
+    for words in left_open(config.method):
+        print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
+    return config
 
 
 def _check_code(written: Any, rows: Rows) -> None:
-    """The method that a file holds and the user names again must still be the same code."""
+    """Raises if the code of a method that both the file and the user name has changed since the file was written."""
     if has_own(rows) and written and method_text(before := method_rows(written)) == method_text(rows):
         from rcad.loss.own import imported
 

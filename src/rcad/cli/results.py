@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli.screen import fields, say, say_json, table, warn
-from rcad.errors import command, finite, one_of, visible
+from rcad.errors import command, one_of, visible
 from rcad.loss.method_rows import as_recorded, label, rows_to_plain
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id, to_plain, to_toml
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from rcad.runs.verify import Damage
 
 RESOLVED = (("network", "model"), ("trained", "method"))
-_LONGEST_WAIT = 36_500.0
 
 
 def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
-    """The end of a grid as the user wants it; why it stopped early goes to stderr."""
+    """Print the results of a grid; why it stopped early goes to stderr."""
     if as_json:
         say_json([run_object(record, store) for record in outcome.records])
     elif quiet:
@@ -41,20 +40,18 @@ def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
 
 
 def show_table(records: Sequence[RunRecord], store: Store) -> None:
-    """A row per run, one that sums up the finished ones, and where they are."""
+    """A row per run, a row of means over the finished ones, and the folder."""
     names = leading((name for record in records for name in record.metrics), _METRICS)
     done = [record for record in records if record.status == "done"]
     status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
     last = None
     if len(done) > 1:
-        means = [mean_and_spread(name, [record.metrics.get(name) for record in done]) for name in names]
         took = duration(statistics.fmean(seconds(record) or 0.0 for record in done))
-        last = ["mean", *means, *("" for _ in status), took, ""]
+        last = ["mean", *_means(done, names), *("" for _ in status), took, ""]
     rows = []
     for record in records:
-        numbers = [metric(name, record.metrics.get(name)) for name in names]
-        how = [record.status] if status else []
-        rows.append([str(record.config.seed), *numbers, *how, duration(seconds(record)), record.id])
+        ending = [*([record.status] if status else []), duration(seconds(record)), record.id]
+        rows.append([str(record.config.seed), *_metrics(record, names), *ending])
     table(["seed", *names, *status, "time", "run"], rows, last=last)
     spread = "" if last is None else "mean ± standard deviation over seeds; "
     if len(records) > 1:
@@ -74,13 +71,21 @@ def final_line(outcome: Outcome) -> str:
         return said(record, already) + ("" if already else f"  run {record.id}")
     done = [record for record in outcome.records if record.status == "done"]
     names = leading((name for record in done for name in record.metrics), _METRICS)
-    means = [f"{name} {mean_and_spread(name, [record.metrics.get(name) for record in done])}" for name in names]
+    means = [f"{name} {mean}" for name, mean in zip(names, _means(done, names), strict=True)]
     spread = ", mean ± standard deviation" if len(done) > 1 else ""
     return "  ".join([f"{len(done)} of {len(outcome.records)} runs done{spread}", *means])
 
 
+def _means(records: Sequence[RunRecord], names: Sequence[str]) -> list[str]:
+    return [mean_and_spread(name, [record.metrics.get(name) for record in records]) for name in names]
+
+
+def _metrics(record: RunRecord, names: Sequence[str]) -> list[str]:
+    return [metric(name, record.metrics.get(name)) for name in names]
+
+
 def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None = None) -> None:
-    """What would be run: a TOML file that `--config` reads, id and plan in comments. The method is checked too."""
+    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the method is wrong."""
     from rcad.loss.methods import Method
     from rcad.train.task import AUTO
 
@@ -96,7 +101,7 @@ def print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None 
 
 
 def _toml(config: RunConfig) -> str:
-    """The config as TOML; what a method's row leaves out, because it once was the default, stands in comments."""
+    """The config as TOML; parameters left out of a method's row because they had a former default are comments."""
     head, *blocks = to_toml(config).rstrip().split("\n[[method]]\n")
     for place, (row, full) in enumerate(zip(config.method, as_recorded(config.method), strict=True)):
         missing = [f"\n# {key} = {value!r}" for key, value in full[1] if key not in dict(row[1])]
@@ -105,17 +110,17 @@ def _toml(config: RunConfig) -> str:
 
 
 def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
-    """A run as a list of runs gives it to a program."""
+    """A run in the JSON of a list of runs."""
     about = {name: getattr(record, name) for name in ("message", "started", "finished")}
     return {**record.summary(), **about, "timings": dict(record.timings), "folder": str(store.where(record.id))}
 
 
-def chosen(
+def filtered(
     records: Iterable[RunRecord], status: Sequence[str], data: str | None, method: str | None
 ) -> list[RunRecord]:
     """The records that fit every filter that was given."""
-    for one in status:
-        one_of("--status", one, (*STATUSES, "failed"))
+    for word in status:
+        one_of("--status", word, (*STATUSES, "failed"))
     return [
         record
         for record in records
@@ -133,16 +138,22 @@ def show_list(records: Sequence[RunRecord]) -> None:
     names = leading((name for record in records for name in record.metrics), _METRICS_LISTED)
     rows = []
     for record in records:
-        numbers = [metric(name, record.metrics.get(name)) for name in names]
         summary = record.summary()
-        about = [record.id, summary["data"], summary["method"], str(summary["seed"]), record.state]
-        rows.append([*about, str(summary["epochs"]), *numbers, _when(record.started)])
+        about = [
+            record.id,
+            summary["data"],
+            summary["method"],
+            str(summary["seed"]),
+            record.state,
+            str(summary["epochs"]),
+        ]
+        rows.append([*about, *_metrics(record, names), _when(record.started)])
     headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
     table(headers, rows, spare=["started", "epochs", *names[1:]])
 
 
 def show_record(record: RunRecord, store: Store) -> None:
-    """Everything about a run that fits a screen; the files hold the rest."""
+    """Print a record: what fits a screen."""
     about = [
         ("run", record.id),
         ("status", record.state + (f": {record.message}" if record.message else "")),
@@ -167,55 +178,48 @@ def show_record(record: RunRecord, store: Store) -> None:
         say("\nmetrics")
         fields([(name, metric(name, value)) for name, value in record.metrics.items()])
     if record.epochs:
-        some = f", {_EPOCHS_SHOWN} of them" if len(record.epochs) > _EPOCHS_SHOWN else ""
-        say(f"\n{plural(record.last_epoch, 'epoch')}{some}")
+        part = f", {_EPOCHS_SHOWN} of them" if len(record.epochs) > _EPOCHS_SHOWN else ""
+        say(f"\n{plural(record.last_epoch, 'epoch')}{part}")
         _show_epochs(record)
 
 
 def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -> None:
-    """What went, or would go."""
+    """Print the runs that were removed or would be."""
     if not pruned:
         say("nothing to remove")
         return
-    table(["run", "status", "size"], [[one.id, one.status, size(one.bytes)] for one in pruned])
-    total = size(sum(one.bytes for one in pruned))
-    what = f"the checkpoints of {plural(len(pruned), 'run')}" if checkpoints else plural(len(pruned), "run")
-    say(f"\nremoved {what}, {total}" if removed else f"\nwould remove {what}, {total}; add --yes to do it")
+    table(["run", "status", "size"], [[run.id, run.status, size(run.bytes)] for run in pruned])
+    runs = ("the checkpoints of " if checkpoints else "") + plural(len(pruned), "run")
+    total = f"{runs}, {size(sum(run.bytes for run in pruned))}"
+    say(f"\nremoved {total}" if removed else f"\nwould remove {total}; add --yes to do it")
 
 
 def show_verified(checked: Sequence[tuple[Path, Sequence[Damage]]], *, as_json: bool) -> None:
-    """What was checked, and what would heal the damages that were found."""
+    """Print what was checked, and how to repair what is damaged."""
     from rcad.runs.verify import CURES
 
     if as_json:
-        sound = [{"path": str(path), "problem": None, "cure": None} for path, found in checked if not found]
-        wrong = [damage for _, found in checked for damage in found]
-        say_json([*sound, *({"path": str(d.path), "problem": d.words, "cure": CURES[d.cure]} for d in wrong)])
+        sound = [{"path": str(path), "problem": None, "cure": None} for path, damages in checked if not damages]
+        damaged = [damage for _, damages in checked for damage in damages]
+        say_json([*sound, *({"path": str(d.path), "problem": d.words, "cure": CURES[d.cure]} for d in damaged)])
         return
-    for path, found in checked:
-        say(f"{'bad' if found else 'ok '}  {visible(str(path))}")
-        for damage in found:
+    for path, damages in checked:
+        say(f"{'bad' if damages else 'ok '}  {visible(str(path))}")
+        for damage in damages:
             say(f"     {visible(damage.words)}: {CURES[damage.cure]}")
-    say(f"{plural(len(checked), 'item')} checked, {sum(bool(found) for _, found in checked)} damaged")
-
-
-def days(count: float | None) -> timedelta | None:
-    """A number of days as a time."""
-    if count is None:
-        return None
-    finite("--older-than", count, minimum=0.0)
-    return timedelta(days=min(count, _LONGEST_WAIT))
+    say(f"{plural(len(checked), 'item')} checked, {sum(bool(damages) for _, damages in checked)} damaged")
 
 
 def _show_epochs(record: RunRecord) -> None:
-    """Numbers across, a few epochs down, and the course of each in a line."""
-    names = list(dict.fromkeys(name for row in record.epochs for name in row if name not in ("epoch", "seconds", "lr")))
-    names = ["loss"] * ("loss" in names) + [name for name in names if name != "loss"]
-    names = names[:_COLUMNS_SHOWN]
+    """A table of a few epochs, and a sparkline of each column."""
+    columns = dict.fromkeys(name for row in record.epochs for name in row if name not in ("epoch", "seconds", "lr"))
+    names = sorted(columns, key=lambda name: name != "loss")[:_COLUMNS_SHOWN]
     count = len(record.epochs)
-    shown = sorted({round(i * (count - 1) / max(_EPOCHS_SHOWN - 1, 1)) for i in range(_EPOCHS_SHOWN)})
-    numbers = [int(row.get("epoch") or index + 1) for index, row in enumerate(record.epochs)]
-    rows = [[str(numbers[index]), *(_cell(name, record.epochs[index].get(name)) for name in names)] for index in shown]
+    places = sorted({round(i * (count - 1) / (_EPOCHS_SHOWN - 1)) for i in range(_EPOCHS_SHOWN)})
+    rows = [
+        [str(int(row.get("epoch") or place + 1)), *(_cell(name, row.get(name)) for name in names)]
+        for place, row in ((place, record.epochs[place]) for place in places)
+    ]
     table(["epoch", *names], rows)
     if count > 1:
         say()
@@ -227,5 +231,5 @@ def _cell(name: str, value: float | None) -> str:
 
 
 def _when(moment: str) -> str:
-    """A time in the reader's zone, to the minute."""
+    """A time in the local zone, to the minute."""
     return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")

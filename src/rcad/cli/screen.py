@@ -17,18 +17,18 @@ _OURS = re.compile("(\n|\x1b\\[[01]m)")
 
 
 def say(text: str = "") -> None:
-    """Lines on stdout, seen at once."""
+    """Print lines on stdout, flushed."""
     parts = _OURS.split(text)
     print("".join(part if k % 2 else visible(part) for k, part in enumerate(parts)), flush=True)
 
 
 def warn(text: str) -> None:
-    """One line on stderr that is not an error."""
+    """Print one line on stderr that is not an error."""
     print(one_line(f"rcad: {text}"), file=sys.stderr, flush=True)
 
 
 def say_json(value: Any) -> None:
-    """The value as strict JSON on stdout."""
+    """Print the value as strict JSON on stdout."""
     from rcad.runs.files import dumps, finite_or_none
 
     say(dumps(finite_or_none(value), indent=1))
@@ -41,7 +41,7 @@ def table(
     last: Sequence[str] | None = None,
     spare: Sequence[str] = (),
 ) -> None:
-    """A table that fits the terminal.
+    """Print a table that fits the terminal.
 
     Args:
         last: a row that sums up the others, set apart.
@@ -54,7 +54,7 @@ def table(
 
 
 def show_parts(parts: Iterable[Part]) -> None:
-    """Parts of a document, an empty line before each."""
+    """Print parts of a document, an empty line before each."""
     from rcad.report.terminal import part_lines
 
     for part in parts:
@@ -62,7 +62,7 @@ def show_parts(parts: Iterable[Part]) -> None:
 
 
 def fields(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values, a line each."""
+    """Print names and values, a line each."""
     widest = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
         say(f"{name:{widest}}  {visible(value)}".rstrip())

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from rcad.cli.options import Json, Reading, Source, about, bundled, option
+from rcad.cli import options
+from rcad.cli.options import Reading, Source, option
+from rcad.cli.screen import say, say_json, table
+from rcad.errors import InputError
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
@@ -15,39 +18,37 @@ if TYPE_CHECKING:
     from rcad.train.progress import Progress
     from rcad.train.task import Problem
 
-HELP = about(
-    "Measure a good step length alpha for RCAD on your data.",
-    "rcad suggest-alpha --data digits[:100]",
-    "rcad suggest-alpha --data my.csv --target colour",
-    "rcad suggest-alpha --data images/ --size 16",
-    "rcad suggest-alpha --data digits --no-check --json",
-    "rcad suggest-alpha --data digits[:100] --figure alpha.png",
-    more="""alpha is half the median distance from a training example to the nearest example of another class; this
-    needs no training. Then a small ERM model is trained to find where its predictions flip along the adversarial
-    direction: an alpha below that distance tends to hurt. rcad train --method rcad uses the same number.""",
-)
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 EXAMPLES, EPOCHS = 512, 15
 FORMATS = (".png", ".svg")
 
 
-@bundled
 def suggest_alpha(
     *,
     source: Source,
     reading: Reading,
-    check: Annotated[
-        bool, option("--check/--no-check", "Train a small ERM model and find the distance where its predictions flip.")
-    ] = True,
-    figure: Annotated[Path | None, option("--figure FILE", "Draw the curve here: a .png or .svg file.")] = None,
-    as_json: Json = False,
+    check: bool = option(
+        "--check/--no-check", "Train a small ERM model and find the distance where its predictions flip.", True
+    ),
+    figure: Path | None = option("--figure FILE", "Draw the curve here: a .png or .svg file."),
+    as_json: bool = options.JSON,
 ) -> None:
+    """Measure a good step length alpha for RCAD on your data.
+
+    alpha is half the median distance from a training example to the nearest example of another class; this needs no
+    training. Then a small ERM model is trained to find where its predictions flip along the adversarial direction: an
+    alpha below that distance tends to hurt. rcad train --method rcad uses the same number.
+
+    rcad suggest-alpha --data digits[:100]
+    rcad suggest-alpha --data my.csv --target colour
+    rcad suggest-alpha --data images/ --size 16
+    rcad suggest-alpha --data digits --no-check --json
+    rcad suggest-alpha --data digits[:100] --figure alpha.png
+    """
     if figure is not None:
         _check_figure(figure, check)
     import torch
 
-    from rcad.cli.screen import say, say_json
-    from rcad.errors import InputError
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
     from rcad.train.progress import show_progress
@@ -62,8 +63,8 @@ def suggest_alpha(
             f"expected class labels to measure alpha, but {data} has regression targets; choose alpha by rcad tune"
         )
     with show_progress(as_json=as_json) as progress:
-        told = partial(progress.detail, "measuring")
-        distances = nearest_other_class(*problem.train, generator=torch.Generator().manual_seed(0), progress=told)
+        generator, on_progress = torch.Generator().manual_seed(0), partial(progress.detail, "measuring")
+        distances = nearest_other_class(*problem.train, generator=generator, progress=on_progress)
     distances = distances[apart(distances)]
     alpha = 0.5 * distances.quantile(0.5).item()
     if not as_json:
@@ -72,7 +73,7 @@ def suggest_alpha(
         low, high = alpha / 2, 2 * alpha
         say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
     with show_progress(as_json=as_json) as progress:
-        rows = _along(config, problem, alpha, progress) if check else []
+        rows = _train_and_look(config, problem, alpha, progress) if check else []
     flip = flip_distance(rows)
     if figure is not None:
         draw(rows, alpha, flip, figure)
@@ -89,8 +90,7 @@ def suggest_alpha(
 
 
 def _check_figure(figure: Path, check: bool) -> None:
-    """A picture that cannot be made is refused before anything is computed."""
-    from rcad.errors import InputError
+    """Raises if the picture cannot be drawn, before anything is computed."""
     from rcad.report import drawing
 
     if not check:
@@ -139,8 +139,8 @@ def draw(rows: list[Along], alpha: float, flip: float | None, path: Path) -> Non
         temporary.write_bytes(picture(figure, path.suffix[1:].lower()))
 
 
-def _along(config: RunConfig, problem: Problem, alpha: float, progress: Progress) -> list[Along]:
-    """A short fit of ERM by a small network, and what it says at distances around alpha."""
+def _train_and_look(config: RunConfig, problem: Problem, alpha: float, progress: Progress) -> list[Along]:
+    """Train a small network with ERM for a few epochs and look at its predictions at distances around alpha."""
     import torch
 
     from rcad.loss.growth import as_unit_float
@@ -160,20 +160,12 @@ def _along(config: RunConfig, problem: Problem, alpha: float, progress: Progress
 
 
 def _show(rows: list[Along], alpha: float, flip: float | None) -> None:
-    from rcad.cli.screen import say, table
-
-    percent = "{:.0%}".format
-    cells = [
-        [f"{r.alpha:.3g}", percent(r.accuracy), f"{r.entropy:.2f}", percent(r.flipped), _mark(r, alpha, flip)]
-        for r in rows
-    ]
-    say("training examples moved along ERM's own gradient (entropy in nats):")
-    say()
+    cells = []
+    for row in rows:
+        marks = ["half the distance between classes"] if row.alpha == alpha else []
+        marks += ["ERM's predictions flip"] if row.alpha == flip else []
+        numbers = [f"{row.alpha:.3g}", f"{row.accuracy:.0%}", f"{row.entropy:.2f}", f"{row.flipped:.0%}"]
+        cells.append([*numbers, "; ".join(marks)])
+    say("training examples moved along ERM's own gradient (entropy in nats):\n")
     table(["alpha", "accuracy", "entropy", "flipped", "what it is"], cells)
     say()
-
-
-def _mark(row: Along, alpha: float, flip: float | None) -> str:
-    marks = ["half the distance between classes"] if row.alpha == alpha else []
-    marks += ["ERM's predictions flip"] if row.alpha == flip else []
-    return "; ".join(marks)

@@ -16,7 +16,7 @@ from typing import Any
 from rcad.report import html
 from rcad.runs.files import dumps, make_folder, write_text
 from rcad.runs.record import versions
-from rcad.study.kept import check_packages, earlier
+from rcad.study.outputs import check_packages, earlier
 from rcad.train.progress import SILENT, Portion, Progress
 
 ACTS = {"linear": "linear theory", "moons": "moons", "digits": "digits, 100 labels", "diabetes": "diabetes"}
@@ -69,7 +69,7 @@ def linear(settings: Settings, progress: Progress) -> Record:
 
 
 def moons(settings: Settings, progress: Progress) -> Record:
-    """Two moons among hundreds of noise dimensions; with it what each method makes of their plane."""
+    """Two moons among hundreds of noise dimensions, and the predictions of ERM and RCAD in their plane."""
     from rcad.loss.methods import METHODS
     from rcad.paper.boundaries import SHOWN, grid, probability
     from rcad.paper.moons import Cell, draw
@@ -95,8 +95,8 @@ def moons(settings: Settings, progress: Progress) -> Record:
         results[name] = {metric: fitted.metrics[metric] for metric in ("accuracy", "nll")}
         seconds[name] = time.process_time() - begun
         if name in ("erm", "rcad"):
-            shown = probability(fitted.models[0], grid(settings.moons_grid), d)
-            planes[name] = [round(100 * value) for value in shown.tolist()]
+            plane = probability(fitted.models[0], grid(settings.moons_grid), d)
+            planes[name] = [round(100 * value) for value in plane.tolist()]
     points = {"x": folds[0].x[:SHOWN, :2].double().tolist(), "y": folds[0].y[:SHOWN].tolist()}
     costs = {name: passes(method, settings.moons_epochs) for name, method in methods.items()}
     return {**_judged(results, ["accuracy", "nll"], seconds, costs), "planes": planes, "points": points}
@@ -127,13 +127,13 @@ def _judged(
     passes: Mapping[str, float] | None = None,
 ) -> Record:
     """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
-    from rcad.study.cells import judged
+    from rcad.study.compare_page import judged
 
     controls = ("rcad_random", "confidence_penalty")
     cells = {}
-    for name, found in results.items():
-        count = len(found[metrics[0]])
-        tests = [{metric: found[metric][k] for metric in metrics} for k in range(count)]
+    for name, by_metric in results.items():
+        count = len(by_metric[metrics[0]])
+        tests = [{metric: by_metric[metric][k] for metric in metrics} for k in range(count)]
         cells[name] = {
             "role": "base" if name == "erm" else "control" if name in controls else "asked",
             "seconds": seconds[name],
@@ -206,12 +206,12 @@ def _one_thread() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder(out: Path) -> Iterator[None]:
-    """The folder, found or made now, so that a mistake shows before the work; one that stays empty goes again."""
-    made = not out.exists()
+    """The folder, made now if it is missing, so that a mistake shows before the work; one that stays empty goes."""
+    is_new = not out.exists()
     make_folder(out)
     try:
         yield
     finally:
-        if made:
+        if is_new:
             with contextlib.suppress(OSError):  # what holds a file stays
                 out.rmdir()

@@ -36,7 +36,7 @@ NEXT = (
 
 
 def verdicts(results: Record) -> dict[str, str]:
-    """One text per act: the answer to its question, and whether the direction is why where RCAD is better."""
+    """One text per act: the answer to its question and, if RCAD is better, whether its direction is the reason."""
     texts = {name: "\n".join(answers(act)) for name, act in results.items()}
     few = "\n".join(f"{ACTS[name].capitalize()}: {texts[name]}" for name in ("digits", "diabetes"))
     return {"linear": texts["linear"], "moons": texts["moons"], "few_labels": few}
@@ -55,27 +55,24 @@ def table(record: Record, *, judged: bool = False) -> Table:
     """
     rows = []
     for name, act in record["results"].items():
-        asked = act["question"]["method"]
+        pairs = [pair for pair in act["differences"] if pair["metric"] == act["metric"]]
+        by_rival = {pair["against"]: pair for pair in pairs if pair["method"] == act["question"]["method"]}
         for method in act["methods"]:
-            pair = next((one for one in act["differences"] if _asks(one, asked, method, act["metric"])), None)
-            shown = [_spread(act, method, metric) for metric in ("accuracy", "rmse", "nll")]
-            gain = "" if pair is None else with_interval(pair["mean"], pair["low"], pair["high"])
-            if judged and pair is None:
+            accuracy, rmse, nll = (_spread(act, method, metric) for metric in ("accuracy", "rmse", "nll"))
+            gain = outcome = ""
+            if (pair := by_rival.get(method)) is not None:
+                gain = with_interval(pair["mean"], pair["low"], pair["high"])
+                outcome = OUTCOMES[pair["outcome"]] if record["scale"] == "full" else "a trial"
+            elif judged:
                 continue
-            outcome = "" if pair is None else OUTCOMES[pair["outcome"]] if record["scale"] == "full" else "a trial"
-            rows.append([ACTS[name], method, shown[0] or shown[1], shown[2], gain, outcome])
+            rows.append([ACTS[name], method, accuracy or rmse, nll, gain, outcome])
     units: dict[str, list[str]] = {}
     for name, act in record["results"].items():
-        units.setdefault(f"{UNITS[act['metric']].strip()} of {WORDS[act['metric']]}", []).append(
-            ACTS[name].partition(",")[0]
-        )
-    told = "; ".join(f"{unit} on {listed(names)}" for unit, names in units.items())
-    caption = f"RCAD better by: {told}. Positive is better; intervals at 95%."
+        unit = f"{UNITS[act['metric']].strip()} of {WORDS[act['metric']]}"
+        units.setdefault(unit, []).append(ACTS[name].partition(",")[0])
+    words = "; ".join(f"{unit} on {listed(names)}" for unit, names in units.items())
+    caption = f"RCAD better by: {words}. Positive is better; intervals at 95%."
     return Table(HEADER, rows, caption, spare=["NLL", "accuracy or RMSE"])
-
-
-def _asks(one: Record, method: str, against: str, metric: str) -> bool:
-    return bool(one["method"] == method and one["against"] == against and one["metric"] == metric)
 
 
 def _spread(act: Record, method: str, metric: str) -> str:
@@ -121,8 +118,8 @@ def _act(name: str, act: Record, extra: list[Part], *, judged: bool) -> Section:
 def _histogram(act: Record) -> Figure:
     figure = blank(4.6, 3.2)
     ax = figure.subplots()
-    for (name, found), colour in zip(act["results"].items(), (BLACK, BLUE, GREEN), strict=False):
-        ax.hist(list(found["accuracy"]["values"].values()), bins=25, histtype="step", lw=1.8, color=colour, label=name)
+    for (name, result), colour in zip(act["results"].items(), (BLACK, BLUE, GREEN), strict=False):
+        ax.hist(list(result["accuracy"]["values"].values()), bins=25, histtype="step", lw=1.8, color=colour, label=name)
     ax.set(xlabel="test accuracy, % (exact)", ylabel="draws")
     bare(ax)
     legend(figure, ax.get_legend_handles_labels()[0], 3)

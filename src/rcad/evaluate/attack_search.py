@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
+from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical, full_precision
 from rcad.loss.model_calls import Forward, Model, as_module, evaluating, preserved_rng
 from rcad.loss.perturbations import Move, reaching_gradient, unit
@@ -143,8 +144,12 @@ def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
 def margin(output: Tensor, y: Tensor) -> Tensor:
     """The largest logit of the other classes, minus that of the label: positive where the prediction is wrong."""
     own = output.gather(1, y[:, None])
-    others = output.scatter(1, y[:, None], -torch.inf)
-    return others.amax(1) - own.squeeze(1)
+    return without_label(output, y).amax(1) - own.squeeze(1)
+
+
+def without_label(output: Tensor, y: Tensor) -> Tensor:
+    """The logits with minus infinity for the label."""
+    return output.scatter(1, y[:, None], -torch.inf)
 
 
 def dlr(output: Tensor, y: Tensor) -> Tensor:
@@ -171,9 +176,9 @@ def dlr_towards(target: Tensor) -> AttackLoss:
     return loss
 
 
-def _enough_classes(output: Tensor, least: int, what: str) -> None:
+def _enough_classes(output: Tensor, least: int, loss: str) -> None:
     if output.shape[1] < least:
-        raise InputError(f'expected at least {least} classes for {what}, but got {output.shape[1]}; use loss="ce"')
+        raise InputError(f'expected at least {least} classes for {loss}, but got {output.shape[1]}; use loss="ce"')
 
 
 LOSSES: Mapping[LossName, AttackLoss] = {"ce": cross_entropy, "dlr": dlr}
@@ -183,6 +188,19 @@ def check_labels(x: Tensor, y: Tensor) -> None:
     """There is one whole number for each example."""
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")
+
+
+def batches(x: Tensor, y: Tensor, size: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """Examples and targets on the device, `size` at a time; pixels of 8 bits become numbers in [0, 1]."""
+    for part, targets in zip(torch.split(x, size), torch.split(y, size), strict=True):
+        yield as_unit_float(part.to(device)), targets.to(device)
+
+
+def draw_rows(total: int, count: int, seed: int) -> Tensor:
+    """`count` of the numbers below `total`, in ascending order, as the seed says."""
+    if count >= total:
+        return torch.arange(total)
+    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values
 
 
 def seeded(device: torch.device, seed: int = 0) -> torch.Generator:

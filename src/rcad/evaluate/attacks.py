@@ -30,6 +30,7 @@ from rcad.evaluate.attack_search import (
     dlr_towards,
     seeded,
     watched,
+    without_label,
 )
 from rcad.evaluate.robustness import Attacked, accuracy_under, attacked_accuracy
 from rcad.loss.model_calls import Forward, Model
@@ -130,8 +131,8 @@ class Restarted(Attack):
             left = (~best.wrong).nonzero().squeeze(1)
             if not len(left):
                 break
-            found = self.search(model, Ball(x[left], space), y[left], turn, generator)
-            best.offer(found.point, found, left)
+            better = self.search(model, Ball(x[left], space), y[left], turn, generator)
+            best.offer(better.point, better, left)
         return best.point
 
 
@@ -267,8 +268,8 @@ class APGD(Restarted):
                 f"expected fewer targets than the {output.shape[1]} classes, but got {self.targets}; "
                 f"use targets={output.shape[1] - 1}"
             )
-        others = output.scatter(1, y[:, None], -torch.inf)
-        return dlr_towards(others.argsort(1, descending=True)[:, turn % self.targets])
+        ranked = without_label(output, y).argsort(1, descending=True)
+        return dlr_towards(ranked[:, turn % self.targets])
 
 
 class _Pace:

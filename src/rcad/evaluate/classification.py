@@ -143,8 +143,8 @@ def risk_coverage(output: Tensor, y: Tensor, *, points: int = 100) -> RiskCovera
     seen = Labelled.of(output, y)
     confidence, loss, total = seen.log_confidence, 1 - seen.hit, len(seen.y)
     points = min(points, total)
-    kept = -(-torch.arange(1, points + 1, device=loss.device) * total // points)
-    values = {"coverage": kept.double() / total, "risk": risks(confidence, loss)[kept - 1], **areas(confidence, loss)}
+    count = -(-torch.arange(1, points + 1, device=loss.device) * total // points)
+    values = {"coverage": count.double() / total, "risk": risks(confidence, loss)[count - 1], **areas(confidence, loss)}
     curve = fetch(values, seen.checks)
     return RiskCoverage(tuple(curve["coverage"]), tuple(curve["risk"]), curve["aurc"][0], curve["excess_aurc"][0])
 

@@ -23,6 +23,11 @@ from rcad.loss.predictions import Labelled, fetch, fetch_numbers
 LEVELS = (0.8, 0.9, 0.95, 0.99)
 
 
+def check_coverage(coverage: float) -> None:
+    if not (is_number(coverage) and 0 < coverage < 1):
+        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
+
+
 def class_scores(output: Tensor, y: Tensor) -> Tensor:
     """1 - p(y) of logits (B, K) for labels (B,), float64."""
     seen = Labelled.of(output, y)
@@ -44,8 +49,7 @@ def threshold(scores: Tensor, coverage: float) -> Tensor:
         scores: (n,), or (n, T) for several targets.
         coverage: what the sets promise, between 0 and 1; n must be at least coverage / (1 - coverage).
     """
-    if not (is_number(coverage) and 0 < coverage < 1):
-        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
+    check_coverage(coverage)
     if not len(scores):
         raise InputError("expected held-out examples to calibrate on, but got none")
     k = math.ceil(coverage * (len(scores) + 1) - 1e-9)  # 0.9 * 10 is 9 and a rounding error

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rcad.evaluate.attack_search import Ball, View, cross_entropy, seeded, watched
+from rcad.evaluate.attack_search import Ball, View, batches, cross_entropy, seeded, watched
 from rcad.evaluate.attacks import PGD, Attack, RandomSearch
 from rcad.evaluate.robustness import Perturbs, attacked_accuracy, device_of
 from rcad.loss.growth import as_unit_float
@@ -99,8 +99,8 @@ def masking_checks(
         # From x itself: a random start so far away would err without any gradient.
         eps = Ball(as_unit_float(x), attack.space()).whole_space()
         far = replace(attack, eps=eps, steps=max(attack.steps, 50), step_size=None, random_start=False, restarts=1)
-        said = f"accuracy {left(far):.1f} where every input is within reach ({eps:.3g})"
-        return Check("unbounded", left(far) <= LIMIT, {"accuracy": left(far)}, said)
+        sentence = f"accuracy {left(far):.1f} where every input is within reach ({eps:.3g})"
+        return Check("unbounded", left(far) <= LIMIT, {"accuracy": left(far)}, sentence)
 
     def blind() -> Check:
         search = RandomSearch(attack.eps, attack.norm, attack.bounds, attack.mean, attack.std, tries)
@@ -130,27 +130,27 @@ def _gradients(model: Model, x: Tensor, y: Tensor, batch_size: int) -> Check:
     """The cross-entropy must have a gradient where the prediction is right."""
     blind, right = [], []
     with watched(model, y.device):
-        for part, labels in zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True):
-            look, gradient = View(model, labels, cross_entropy).climb(as_unit_float(part.to(y.device)))
+        for part, labels in batches(x, y, batch_size, y.device):
+            look, gradient = View(model, labels, cross_entropy).climb(part)
             flat = gradient.flatten(1)
             blind.append((flat == 0).all(1) | ~torch.isfinite(flat).all(1))
             right.append(~look.wrong)
-    asked = torch.cat(right)
-    share = 100 * ((torch.cat(blind) & asked).sum() / asked.sum().clamp(min=1)).item()
-    said = f"{share:.1f}% of the rightly classified examples have no gradient to follow"
-    return Check("gradients", share <= LIMIT, {"without": share}, said)
+    correct = torch.cat(right)
+    share = 100 * ((torch.cat(blind) & correct).sum() / correct.sum().clamp(min=1)).item()
+    sentence = f"{share:.1f}% of the rightly classified examples have no gradient to follow"
+    return Check("gradients", share <= LIMIT, {"without": share}, sentence)
 
 
-def _never_rises(name: str, what: str, accuracies: Mapping[str, float], slack: float) -> Check:
+def _never_rises(name: str, change: str, accuracies: Mapping[str, float], slack: float) -> Check:
     values = list(accuracies.values())
     rise = max(later - min(values[:i]) for i, later in enumerate(values) if i)
     listed = ", ".join(f"{value:.1f} at {key}" for key, value in accuracies.items())
     verdict = "never helped" if rise <= slack else f"helped by {rise:.1f} points"
-    return Check(name, rise <= slack, accuracies, f"accuracy {listed}: {what} {verdict} the defender")
+    return Check(name, rise <= slack, accuracies, f"accuracy {listed}: {change} {verdict} the defender")
 
 
-def _no_better(name: str, what: str, own: float, other: float, slack: float) -> Check:
+def _no_better(name: str, points: str, own: float, other: float, slack: float) -> Check:
     passed = other >= own - slack
     verdict = "no better than" if passed else "better than"
-    said = f"{what} leave an accuracy of {other:.1f}: {verdict} the model's own gradients ({own:.1f})"
-    return Check(name, passed, {"gradient": own, name: other}, said)
+    sentence = f"{points} leave an accuracy of {other:.1f}: {verdict} the model's own gradients ({own:.1f})"
+    return Check(name, passed, {"gradient": own, name: other}, sentence)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, fraction, one_of, whole
+from rcad.evaluate.attack_search import batches
 from rcad.evaluate.robustness import device_of
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical, Likelihood
@@ -87,8 +88,8 @@ def separation(known: Tensor, foreign: Tensor, tpr: float = 0.95) -> dict[str, T
     below = foreign.sort().values
     ranks = torch.searchsorted(below, known) + torch.searchsorted(below, known, right=True)
     # k is the least whole number with k / N >= tpr; the tolerance is for products that should be whole.
-    kept = max(1, math.ceil(tpr * len(known) - 1e-9))
-    threshold = known.sort(descending=True).values[kept - 1]
+    k = max(1, math.ceil(tpr * len(known) - 1e-9))
+    threshold = known.sort(descending=True).values[k - 1]
     return {
         "auroc": 0.5 * ranks.double().mean() / len(foreign),
         "aupr_in": average_precision(known, foreign),
@@ -175,14 +176,13 @@ def entropy_against_alpha(
     entropies, hits, stuck = [], [], []
     with evaluating(model):
         _check_targets(Forward(model)(as_unit_float(x[:1].to(device))), y, likelihood)
-        for some, target in zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True):
-            some, target = as_unit_float(some.to(device)), target.to(device)
+        for part, target in batches(x, y, batch_size, device):
             if direction == "adversarial":
-                uphill = input_gradient(model, some, target, likelihood)
+                uphill = input_gradient(model, part, target, likelihood)
             else:
-                uphill = torch.randn(some.shape, device=device, dtype=some.dtype, generator=generator)
+                uphill = torch.randn(part.shape, device=device, dtype=part.dtype, generator=generator)
             stuck.append((uphill == 0).flatten(1).all(1))
-            outputs = [Forward(model)(step(model, some, target, likelihood, gradient=uphill)) for step in steps]
+            outputs = [Forward(model)(step(model, part, target, likelihood, gradient=uphill)) for step in steps]
             entropies.append(torch.stack([likelihood.entropy(output.double()) for output in outputs]))
             if classes:
                 hits.append(torch.stack([output.argmax(1) == target for output in outputs]))
@@ -202,7 +202,7 @@ def entropy_against_alpha(
 
 
 def _check_targets(output: Tensor, y: Tensor, likelihood: Likelihood) -> None:
-    """That the targets fit the model, told from the output of one example."""
+    """Checks that the targets fit the model, by its output of one example."""
     if hasattr(likelihood, "check_shapes"):
         likelihood.check_shapes(output, y[:1].to(output.device))
     if hasattr(likelihood, "check_values"):

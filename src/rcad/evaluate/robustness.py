@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, MissingExtraError, finite, one_of, whole
-from rcad.evaluate.attack_search import check_labels, seeded, watched
+from rcad.errors import InputError, finite, need, one_of, whole
+from rcad.evaluate.attack_search import batches, check_labels, seeded, watched
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward, Model, as_module
 
@@ -114,12 +114,11 @@ def accuracy_under(
     _check({"attack": attack}, 1, x, y, batch_size)
     device = device_of(model, x)
     generator = generator or seeded(device)
-    parts = zip(torch.split(x, batch_size), torch.split(y.to(device), batch_size), strict=True)
-    moved = (
-        (attack.perturb(model, as_unit_float(part.to(device)), labels, generator), labels) for part, labels in parts
-    )
-    right = torch.cat([_right(model, part, labels, batch_size) for part, labels in moved])
-    return 100 * right.double().mean().item()
+    right = [
+        _right(model, attack.perturb(model, part, labels, generator), labels, batch_size)
+        for part, labels in batches(x, y, batch_size, device)
+    ]
+    return 100 * torch.cat(right).double().mean().item()
 
 
 def device_of(model: Model, x: Tensor) -> torch.device:
@@ -147,9 +146,9 @@ def _check(named: Mapping[str, Perturbs], count: int, x: Tensor, y: Tensor, batc
         raise InputError("expected at least one attack, but got none")
     if len(named) < count:
         raise InputError("expected different attacks, but got one of them twice; give them names in a dict")
-    taken = {"clean", "worst"} & set(named)
-    if taken:
-        raise InputError(f"expected other names for attacks than clean and worst, but got {', '.join(sorted(taken))}")
+    if reserved := {"clean", "worst"} & set(named):
+        names = ", ".join(sorted(reserved))
+        raise InputError(f"expected other names for attacks than clean and worst, but got {names}")
     if not len(x):
         raise InputError("expected at least one example to attack, but got none")
     check_labels(x, y)
@@ -182,10 +181,7 @@ def standard_suite(
         x: images (N, C, H, W) in [0, 1], or uint8.
         queries: how often Square may ask; the suite has 5000. Fewer is no longer the standard suite.
     """
-    try:
-        import pyautoattack  # type: ignore[import-untyped, import-not-found, unused-ignore]
-    except ImportError:
-        raise MissingExtraError("pyautoattack", "attacks") from None
+    pyautoattack = need("pyautoattack", "pyautoattack", "attacks")
     finite("eps", eps, above=0.0)
     one_of("norm", norm, ("linf", "l2"))
     device = device_of(model, x)

@@ -71,16 +71,8 @@ class AccelerateCriterion:
         `Objective.forward`.
         """
         check_compiled(model)
-        batch = self.step._batch(model, x, y)
-        losses = self.step.resolved.criterion.backward(
-            model,
-            batch.x,
-            batch.target,
-            scaler=self.accelerator.scaler,
-            accumulate=self.accelerator.gradient_accumulation_steps,
-            generator=self.step.generator,
-            **{"step": self.steps, **batch.views, **options},
-        )
+        options = {"step": self.steps, "accumulate": self.accelerator.gradient_accumulation_steps, **options}
+        losses = self.step._backward(model, x, y, self.accelerator.scaler, **options)
         self.steps += bool(self.accelerator.sync_gradients)
         return losses
 
@@ -102,9 +94,9 @@ def check_strategy(accelerator: Accelerator) -> None:
     kind = accelerator.distributed_type
     sharded = kind in {getattr(DistributedType, name, None) for name in SHARDED}
     if sharded and not getattr(accelerator, "is_fsdp2", False):
-        found = "FSDP of version 1" if kind == DistributedType.FSDP else kind.value
+        name = "FSDP of version 1" if kind == DistributedType.FSDP else kind.value
         raise InputError(
-            f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {found}; "
+            f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {name}; "
             "choose one of these"
         )
 

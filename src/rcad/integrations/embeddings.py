@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, finite
-from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Model
 from rcad.loss.perturbations import Perturbation
@@ -40,13 +39,13 @@ def embedding_distance(model: nn.Module, alpha: EmbeddingAlpha) -> float:
 
 
 def has_tokens(model: Any) -> bool:
-    """Whether its inputs are tokens, which a table embeds."""
+    """Whether the inputs of a model are tokens, which a table embeds."""
     table: Any = getattr(model, "get_input_embeddings", lambda: None)()
     return isinstance(getattr(table, "weight", None), Tensor) and table.weight.ndim == 2
 
 
 def predicts_next(model: Any) -> bool:
-    """Whether a model predicts the next token at each position: labels are then those of the position after."""
+    """Whether a model predicts the next token at each position; raises for an encoder with a decoder."""
     generates = getattr(model, "can_generate", None)
     if generates is None or not generates():
         return False
@@ -59,12 +58,12 @@ def predicts_next(model: Any) -> bool:
 
 
 def next_tokens(labels: Tensor) -> Tensor:
-    """The label of each position's next one; the last has none."""
+    """Labels shifted by one position to the left; the last position has none."""
     return nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:]
 
 
 class Packs:
-    """Where the sequences of a batch lie that were packed one after the other into its rows, as `position_ids` tell.
+    """Finds the sequences that were packed one after the other into the rows of a batch, by its `position_ids`.
 
     Each is an example of its own to the perturbations that were `wrapped`: it moves by the whole alpha, as it would in
     a row of its own. One object goes along with all batches.
@@ -94,7 +93,7 @@ class Packs:
         return rows.index_put(self.places, x.flatten(0, 1))
 
     def together(self, rows: Tensor, shape: torch.Size) -> Tensor:
-        """The other way."""
+        """One row for each sequence -> (B, T, ...)."""
         assert self.places is not None
         return rows[self.places].view(shape)
 
@@ -120,10 +119,9 @@ class _Packed:
         likelihood: Likelihood = Categorical(),
         *,
         mask: Tensor | None = None,
-        generator: Source | None = None,
         gradient: Tensor | None = None,
+        **options: Any,
     ) -> Tensor:
-        options: dict[str, Any] = {"generator": generator}
         if self.packs.places is None:
             return self.where(model, x, target, likelihood, mask=mask, gradient=gradient, **options)
         mask = torch.ones(x.shape[:2], device=x.device) if mask is None else mask

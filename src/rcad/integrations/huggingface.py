@@ -60,7 +60,7 @@ MEASURED = "rcad_alpha.json"
 
 
 class Watch(transformers.TrainerCallback):  # type: ignore[misc]
-    """Looks before every step of the optimizer: a training_step in front of the mixin's is not seen from inside."""
+    """Calls a check before every optimizer step: the mixin does not see a training_step that overrides its own."""
 
     def __init__(self, check: Callable[[], None]) -> None:
         self._check = check
@@ -70,7 +70,7 @@ class Watch(transformers.TrainerCallback):  # type: ignore[misc]
 
 
 def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
-    """The mean and std by which an image processor normalises; None where there is none or it does not."""
+    """The mean and std of an image processor; None where there is no processor or it does not normalise."""
     processor = getattr(processor, "image_processor", processor)
     if not getattr(processor, "do_normalize", False):
         return None, None
@@ -219,7 +219,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         super().log(logs, *args, **kwargs)
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """The Trainer's own; where alpha is measured, a file beside the weights says what was found."""
+        """The Trainer's own; a measured alpha is saved in a file beside the weights."""
         super().save_model(output_dir, _internal_call)
         states = [criterion.state_dict() for criterion in self._criteria()]
         if self.args.should_save and any(state["alpha"] is not None for state in states):
@@ -250,25 +250,25 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         missing, self._missing = self._missing, ()
         names = load_converted(folder, model, missing) if missing else ()
         if names:
-            others = f" and {len(names) - 1} more are" if names[1:] else " is"
+            more = f" and {len(names) - 1} more are" if names[1:] else " is"
             warnings.warn(
-                f"expected {folder} to hold every parameter of {type(model).__name__}, but {names[0]}{others} missing: "
+                f"expected {folder} to hold every parameter of {type(model).__name__}, but {names[0]}{more} missing: "
                 "what is missing keeps its present value, so training does not go on where it stopped",
                 stacklevel=2,
             )
 
     def _check_reached(self) -> None:
-        """Once before each step of the optimizer, over all batches that were accumulated for it."""
+        """Raises if no batch of this optimizer step reached the method's loss."""
         if not self._reached:
             raise not_reached(type(self), "training_step")
         self._reached = False
 
     def _overridden(self) -> bool:
-        """Whether a subclass has a compute_loss of its own, which may scale what it gets: the graph must stay."""
+        """Whether a subclass overrides compute_loss: it may scale the loss, which must then keep its graph."""
         return type(self).compute_loss is not RCADTrainerMixin.compute_loss
 
     def _prepared(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], Tensor, dict[str, Any]]:
-        """The inputs with tokens embedded and images augmented, the labels, and what the criterion needs besides."""
+        """The inputs with tokens embedded and images augmented, the labels, and further options of the criterion."""
         label = self.label_names[0]
         if not isinstance(inputs.get(label), Tensor):
             raise InputError(f"expected a tensor under {label!r} to train on, but got the keys {', '.join(inputs)}")
@@ -289,7 +289,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         return {**x, key: batch.x}, batch.target, views
 
     def _share(self, items: Any, num_items: Tensor | int | None) -> Any:
-        """What turns the mean over this batch into its part of the mean over all items of the optimizer's step."""
+        """The factor from the mean over this batch to its share of the mean over all items of the optimizer step."""
         if num_items is None:
             return 1 / getattr(self, "current_gradient_accumulation_steps", 1)
         return items * (self.accelerator.num_processes if self.args.average_tokens_across_devices else 1) / num_items
@@ -297,13 +297,13 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
     def _plain_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool, num_items: Tensor | int | None
     ) -> Any:
-        """The model's own loss; where it has none for this likelihood, the likelihood's."""
+        """The model's own loss, or the likelihood's NLL where the model has no loss for it."""
         label, likelihood = self.label_names[0], self.resolved.likelihood
         labels = inputs.get(label)
         check_labels(self.model, labels, likelihood)
-        known = isinstance(likelihood, Bernoulli) if self._multi_label else isinstance(likelihood, Categorical)
+        has_own_loss = isinstance(likelihood, Bernoulli if self._multi_label else Categorical)
         soft = isinstance(likelihood, Categorical) and isinstance(labels, Tensor) and labels.is_floating_point()
-        if labels is None or (known and not soft):
+        if labels is None or (has_own_loss and not soft):
             return super().compute_loss(model, inputs, return_outputs, num_items)
         outputs = model(**{key: value for key, value in inputs.items() if key != label})
         likelihood = likelihood.plain() if isinstance(likelihood, Categorical | Bernoulli) else likelihood

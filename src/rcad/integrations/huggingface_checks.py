@@ -1,4 +1,4 @@
-"""What would train another loss than asked for, in a transformers Trainer, its model or its batches, is refused."""
+"""Refusals: settings of a transformers Trainer, its model or its batches that would train another loss."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLASS_WEIGHTS = "for class weights pass method=rcad.RCAD(..., likelihood=rcad.Ca
 
 
 def check_behind(kind: type, mixin: type) -> None:
-    """A compute_loss behind the mixin would be passed over in training and still be used in evaluation."""
+    """Raises if a base class after the mixin has a compute_loss, which would be used in evaluation alone."""
     behind = kind.__mro__[kind.__mro__.index(mixin) + 1 :]
     owner: Any = next((base for base in behind if "compute_loss" in vars(base)), transformers.Trainer)
     if owner.compute_loss is not transformers.Trainer.compute_loss:
@@ -37,7 +37,7 @@ def check_behind(kind: type, mixin: type) -> None:
 
 
 def not_reached(kind: type, name: str) -> InputError:
-    """A step in which the method's loss was never asked for would train without it."""
+    """The error for a step that never called the method's loss."""
     return InputError(
         f"expected {kind.__name__}.{name} to call super().{name}, where the method's loss is, but it did not; "
         f"call it and add to what it returns, or leave yours out; {CLASS_WEIGHTS}"
@@ -45,7 +45,7 @@ def not_reached(kind: type, name: str) -> InputError:
 
 
 def check_trainer(trainer: Any, resolved: Resolved) -> None:
-    """Settings under which the loss would be another than asked for are refused."""
+    """Raises for settings of the Trainer under which another loss would be trained."""
     args, model = trainer.args, trainer.model
     if not hasattr(transformers.Trainer, "loss_is_scaled_for_ga"):
         raise InputError(
@@ -99,12 +99,12 @@ def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
 
 
 def problem_type(model: nn.Module) -> str | None:
-    """What transformers takes the labels for."""
+    """The model's config.problem_type: what transformers takes the labels for."""
     return getattr(getattr(model, "config", None), "problem_type", None)
 
 
 def check_labels(model: nn.Module, labels: Any, likelihood: Likelihood) -> None:
-    """transformers takes floating-point labels for yes/no labels unless told otherwise; so must we, or be told."""
+    """Raises for floating-point labels without a problem_type: transformers would take them for yes/no labels."""
     has_type = hasattr(getattr(model, "config", None), "problem_type")
     floating = isinstance(labels, Tensor) and labels.is_floating_point()
     if has_type and floating and isinstance(likelihood, Categorical) and problem_type(model) != SINGLE_LABEL:
@@ -125,7 +125,7 @@ def check_pixels(pixels: Any) -> None:
 
 @contextmanager
 def encoder_named(model: nn.Module) -> Iterator[None]:
-    """Feature encoders for audio set requires_grad on their input, which fails where it already has a gradient."""
+    """Names the remedy where an audio feature encoder sets requires_grad on an input that already has a gradient."""
     try:
         yield
     except RuntimeError as error:
@@ -139,14 +139,14 @@ def encoder_named(model: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def check_embeddings(model: nn.Module, inputs: dict[str, Any]) -> None:
-    """Tokens and their embeddings must get the same logits; a model that looks for padding in the ids may fail."""
+    """Raises if tokens and their embeddings get different logits, as in models that look for padding in the ids."""
     embedded = {key: value for key, value in inputs.items() if key != "input_ids"}
     with evaluating(model):
         # The whole model first: a sharded one must be entered there before its table may be used alone.
         expected = logits_of(model(**inputs)).float()
         embedded[EMBEDDED] = model.get_input_embeddings()(inputs["input_ids"])  # type: ignore[operator]
-        found = logits_of(model(**embedded)).float()
-    gap = (expected - found).abs().max().item()
+        logits = logits_of(model(**embedded)).float()
+    gap = (expected - logits).abs().max().item()
     if gap > 1e-2 * expected.abs().max().item() + 1e-3:
         raise InputError(
             f"expected {type(model).__name__} to give equal logits for input_ids and for their inputs_embeds, but they "

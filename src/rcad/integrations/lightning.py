@@ -75,7 +75,8 @@ class RCADMixin:
 
         2 forwards and 3 backwards for RCAD, since Lightning runs the loss backward when the step is over.
         """
-        losses = self._step().losses(self._model(model), x, y, number=batches_seen(self))
+        network: Any = self if model is None else model
+        losses = self._step().losses(network, x, y, number=batches_seen(self))
         self._log(losses)
         return losses.total
 
@@ -87,9 +88,9 @@ class RCADMixin:
         Args:
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
         """
-        losses = self._step().backward(
-            self._model(model), x, y, self.manual_backward, accumulate=accumulate, number=batches_seen(self)
-        )
+        network: Any = self if model is None else model
+        options: dict[str, Any] = {"accumulate": accumulate, "number": batches_seen(self)}
+        losses = self._step().backward(network, x, y, self.manual_backward, **options)
         self._log(losses)
         return losses
 
@@ -108,9 +109,6 @@ class RCADMixin:
         if self._rcad is None:
             raise InputError('expected self.use_method("rcad(alpha=..., lam=...)") in __init__, but it was not called')
         return self._rcad
-
-    def _model(self, model: Model | None) -> Any:
-        return self if model is None else model
 
     # Lightning inspects signatures when it logs, which a compiler cannot follow.
     @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -258,36 +256,36 @@ class RCADCallback(Callback):  # type: ignore[misc]
             try:
                 return batch[self.keys[0]], batch[self.keys[1]]
             except (KeyError, IndexError, TypeError):
-                found = ", ".join(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+                form = ", ".join(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
                 raise InputError(
-                    f"expected a batch with {self.keys[0]!r} and {self.keys[1]!r}, but got {found}"
+                    f"expected a batch with {self.keys[0]!r} and {self.keys[1]!r}, but got {form}"
                 ) from None
         if isinstance(batch, Mapping):
             raise InputError(
                 f"expected keys=(input, target) for batches that are mappings of {', '.join(map(str, batch))}"
             )
         if not isinstance(batch, Sequence) or len(batch) != 2:
-            found = f"a {type(batch).__name__} of {len(batch)}" if isinstance(batch, Sequence) else type(batch).__name__
+            form = f"a {type(batch).__name__} of {len(batch)}" if isinstance(batch, Sequence) else type(batch).__name__
             raise InputError(
-                f"expected batches (x, y), but got {found}; pass keys=(input, target), such as (0, 2) for the first "
+                f"expected batches (x, y), but got {form}; pass keys=(input, target), such as (0, 2) for the first "
                 "and the third, or use RCADMixin"
             )
         return batch[0], batch[1]
 
 
 def check_capture(trainer: Trainer) -> None:
-    """What a step that is taken whole leaves no room for."""
+    """Raises for settings of the Trainer that captured=True does not support."""
     for name, allowed in (("accumulate_grad_batches", 1), ("world_size", 1)):
-        found = getattr(trainer, name)
-        if found != allowed:
-            raise InputError(f"expected {name}={allowed} with captured=True, but got {found}; leave captured out")
+        value = getattr(trainer, name)
+        if value != allowed:
+            raise InputError(f"expected {name}={allowed} with captured=True, but got {value}; leave captured out")
     how = getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)
     if trainer.gradient_clip_val and how not in (None, "norm"):
         raise InputError(f'expected gradient_clip_algorithm="norm" with captured=True, but got {how!r}')
 
 
 def agree_on_steps(trainer: Trainer) -> None:
-    """The Trainer counts steps by hand and its own apart; checkpoints and whoever resumes one want a single number."""
+    """Sets the Trainer's two counts of steps, manual and automatic, to the same number, as checkpoints need it."""
     loop = trainer.fit_loop.epoch_loop
     counts = (
         loop.manual_optimization.optim_step_progress.total,
@@ -299,7 +297,7 @@ def agree_on_steps(trainer: Trainer) -> None:
 
 
 def advance(trainer: Trainer, interval: str, done: int) -> None:
-    """Moves the schedules of this interval on, which the Trainer leaves to whoever steps by hand."""
+    """Steps the schedules of this interval, which the Trainer does not do in manual optimisation."""
     for schedule in trainer.lr_scheduler_configs:
         if schedule.reduce_on_plateau:
             raise InputError(
@@ -375,7 +373,7 @@ class FabricCriterion:
         self.step.load_state_dict(state)
 
     def _converted(self, x: Inputs) -> Any:
-        """Where the weights themselves have another dtype, x must have it too; autocast wants it left alone."""
+        """x in the dtype of the weights; under autocast it stays as it is."""
         precision = self.fabric.strategy.precision
         return x if isinstance(precision, MixedPrecision) else precision.convert_input(x)
 

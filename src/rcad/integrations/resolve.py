@@ -1,4 +1,4 @@
-"""What every adapter does first: from a method, in whatever form it was given, to a loss and a way to make batches."""
+"""From a method in any form to a loss, its augmentations and its batches: the first step of every adapter."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Resolved:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """What is summed, also where alpha has yet to be measured."""
+        """The terms of the loss, also those whose alpha is yet to be measured."""
         return self.criterion.asked.terms
 
     @property
@@ -68,7 +68,7 @@ class Resolved:
         return any(term.view == "raw" for term in self.terms)
 
     def readable(self, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The parts of a loss for a log: a negative entropy is turned round and called an entropy."""
+        """The parts of a loss for a log; the sign of a negative entropy is turned and it is called entropy."""
         entropies = [term.name for term in self.terms if term.measure == "negative_entropy"]
         called = {name: "entropy" if len(entropies) == 1 else f"entropy_{name}" for name in entropies}
         return {called.get(name, name): -value if name in called else value for name, value in parts.items()}
@@ -81,9 +81,9 @@ class Resolved:
             return Batch(x, target, {})
         views = {"raw": x, "raw_target": target} if self.needs_raw else {}
         if not isinstance(x, Tensor) or x.ndim != 4:
-            found = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            form = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
             raise InputError(
-                f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {found}; "
+                f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {form}; "
                 "leave the augmentation out"
             )
         if any(step.slot == "mix" for step in self.augment) and not target.is_floating_point():
@@ -144,10 +144,10 @@ def resolve(
         if term.likelihood is not None and type(term.likelihood) is not type(chosen):
             raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
     terms = tuple(_in_pixels(term, mean, std) for term in value.terms)
-    wanted = {key: option for key, option in options.items() if option is not None}
-    for key, option in wanted.items():
+    options = {key: option for key, option in options.items() if option is not None}
+    for key, option in options.items():
         _check_option(value, key, option)
-    criterion = Criterion(chosen, terms, **wanted, watch=True)
+    criterion = Criterion(chosen, terms, **options, watch=True)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
 
@@ -162,11 +162,11 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
             'expected a method such as "rcad(alpha=0.5, lam=0.1)", a Method or a Criterion, '
             f"but got {type(given).__name__}"
         )
-    wanted = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
-    if not wanted:
+    parameters = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
+    if not parameters:
         return value
     rows = [(name, dict(values)) for name, values in value.recipe]
-    for key, parameter in wanted.items():
+    for key, parameter in parameters.items():
         owners = [values for _, values in rows if key in values]
         owners = [values for values in owners if values[key] == AUTO] or owners
         if len(owners) != 1:
@@ -180,19 +180,19 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
 
 
 def measures_alpha(given: MethodLike) -> bool:
-    """Whether a method leaves alpha to be measured; a Criterion sees to it by itself."""
+    """Whether a method leaves alpha to be measured; False for a Criterion, which measures it itself."""
     if isinstance(given, Criterion):
         return False
     return any(dict(values).get("alpha") == AUTO for _, values in as_method(given).recipe)
 
 
 def _weighed(value: Method) -> Method:
-    """The method with lam="auto" as it is for real targets."""
+    """The method with the weight for regression targets where lam="auto"."""
     rows = [(name, dict(values)) for name, values in value.recipe]
-    if not any(values.get("lam") == AUTO for _, values in rows):
-        return value
-    own = [values | ({"lam": REAL_WEIGHT} if values.get("lam") == AUTO else {}) for _, values in rows]
-    return compose(*(method(name, **values) for (name, _), values in zip(rows, own, strict=True)))
+    left_open = [values for _, values in rows if values.get("lam") == AUTO]
+    for values in left_open:
+        values["lam"] = REAL_WEIGHT
+    return compose(*(method(name, **values) for name, values in rows)) if left_open else value
 
 
 def reread(
@@ -200,7 +200,7 @@ def reread(
     change: Callable[[Categorical], Likelihood],
     where: Callable[[Perturbation], Perturbation] | None = None,
 ) -> Criterion:
-    """The same loss for class labels from another form of output, here and in the terms with a likelihood of theirs.
+    """The same loss for another form of output: `change` replaces every likelihood of class labels, also in terms.
 
     `where` changes the perturbations as well.
     """

@@ -85,23 +85,23 @@ class FromProbabilities(Value):
 
 
 def _log(p: Tensor) -> Tensor:
-    """As skorch takes it: with the smallest number that keeps the logarithm of 0 finite."""
+    """The logarithm of p + eps, as skorch takes it."""
     p = full_precision(p)
     return torch.log(p + torch.finfo(p.dtype).eps)
 
 
 def likelihood_of(criterion: nn.Module) -> Likelihood | None:
-    """What the module's output means to a net with this criterion; None if that cannot be told."""
+    """The likelihood for the output of a net with this criterion; None for an unknown criterion."""
     criterion = getattr(criterion, "_orig_mod", criterion)
     for name in ("weight", "pos_weight", "label_smoothing", "reduction"):
         value = getattr(criterion, name, None)
         # reduction="none" belongs to skorch's own way with sample weights.
         if isinstance(value, Tensor) or value not in (None, 0.0, "mean", "none"):
-            found = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
+            setting = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
             hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
             raise InputError(
                 f"expected a plain {type(criterion).__name__}, whose place the method takes in training, "
-                f"but got {found}{hint}"
+                f"but got {setting}{hint}"
             )
     if isinstance(criterion, GaussianLoss):
         return criterion.likelihood
@@ -129,7 +129,7 @@ ACCUMULATING = {"train_step": "leave that or accumulate= out"}
 
 
 def check_net(net: Any, mixin: type) -> None:
-    """Refuses what would be ignored in silence."""
+    """Raises for overrides and settings that training would ignore."""
     whole("accumulate", net.accumulate, minimum=1)
     several = net.accumulate > 1
     if several and isinstance(net.optimizer_, torch.optim.LBFGS):
@@ -151,7 +151,7 @@ def _refuse(classes: tuple[type, ...], names: dict[str, str]) -> None:
 
 
 def not_reached(net: Any) -> InputError:
-    """A train_step_single in front of the mixin that does not call it trains without the method."""
+    """The error for a train_step_single that overrides the mixin's and does not call it."""
     return InputError(
         f"expected {type(net).__name__}.train_step_single to return what super().train_step_single returned, where the "
         "method's loss is, but it did not; call it and add to its dict"
@@ -163,8 +163,8 @@ KEPT = "rcad_state"
 """A buffer of the net's criterion: alpha as measured (-1: not yet), on how many batches, calls, optimizer steps."""
 
 
-def _or_as_it_is(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """A file of a net without a method, or of an earlier version, has no such buffer."""
+def _fill_missing_buffer(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Fills the buffer in where a file lacks it: one of a net without a method, or of an earlier version."""
     state.setdefault(prefix + KEPT, module.get_buffer(KEPT))
 
 
@@ -221,22 +221,22 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         """skorch's own; with `f_criterion` an alpha that was measured is not measured again."""
         before = self._keep()
         super().load_params(*args, **kwargs)
-        kept = self._buffer()
-        if kept is not None and not torch.equal(kept, before):
-            alpha, *counts = kept.tolist()
+        state = self._buffer()
+        if state is not None and not torch.equal(state, before):
+            alpha, *counts = state.tolist()
             batches, calls, self.rcad_steps_ = map(int, counts)
             measured = {"alpha": None if alpha < 0 else alpha, "batches": batches, "step": calls}
             self.rcad_.criterion.load_state_dict(measured)
 
     def _keep(self) -> Tensor:
-        """What a checkpoint needs, brought up to date in the criterion's buffer."""
+        """Writes the present state into the criterion's buffer and returns it."""
         if "rcad_" not in vars(self):
             return torch.empty(0)
-        found = self.rcad_.criterion.state_dict()
-        alpha = -1.0 if found["alpha"] is None else found["alpha"]
-        state = torch.tensor([alpha, found["batches"], found["step"], self.rcad_steps_], dtype=torch.float64)
-        kept = self._buffer()
-        return state if kept is None else kept.copy_(state).clone()
+        measured = self.rcad_.criterion.state_dict()
+        alpha = -1.0 if measured["alpha"] is None else measured["alpha"]
+        state = torch.tensor([alpha, measured["batches"], measured["step"], self.rcad_steps_], dtype=torch.float64)
+        buffer = self._buffer()
+        return state if buffer is None else buffer.copy_(state).clone()
 
     def _buffer(self) -> Tensor | None:
         """The criterion's buffer, made where it is missing; None where the criterion is no module."""
@@ -245,7 +245,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
             return None
         if KEPT not in dict(criterion.named_buffers(recurse=False)):
             criterion.register_buffer(KEPT, torch.tensor([-1.0, 0.0, 0.0, 0.0], dtype=torch.float64))
-            criterion.register_load_state_dict_pre_hook(_or_as_it_is)  # type: ignore[no-untyped-call]
+            criterion.register_load_state_dict_pre_hook(_fill_missing_buffer)  # type: ignore[no-untyped-call]
         return criterion.get_buffer(KEPT)
 
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:
@@ -257,8 +257,8 @@ class RCADNetMixin(Base):  # type: ignore[misc]
     def train_step_single(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
         """The loss of one batch, with its gradients added; an optimizer with a closure may call it several times."""
         self._set_training(True)
-        given, target = unpack_data(batch)
-        x, target = to_tensor(given, device=self.device), to_tensor(target, device=self.device)
+        inputs, target = unpack_data(batch)
+        x, target = to_tensor(inputs, device=self.device), to_tensor(target, device=self.device)
         options: dict[str, Any] = {"step": self.rcad_steps_, "accumulate": self.accumulate}
         if isinstance(x, Mapping):
             x = self._merge_x_and_fit_params(x, fit_params)
@@ -266,12 +266,12 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         elif fit_params:
             raise InputError(f"expected X to be a dict with {', '.join(fit_params)} in it, but got them beside X")
         classes = getattr(self, "classes_", None)
-        made = self.rcad_.batch(x, target, classes=None if classes is None else len(classes))
-        losses = self.rcad_.criterion.backward(self.module_, made.x, made.target, **options, **made.views)
+        mixed = self.rcad_.batch(x, target, classes=None if classes is None else len(classes))
+        losses = self.rcad_.criterion.backward(self.module_, mixed.x, mixed.target, **options, **mixed.views)
         output = losses.output
         if output is None:  # a method without a clean pass; scores want one
             with torch.no_grad(), undisturbed(self.module_, losses.total.device):
-                output = logits_of(self.infer(given, **fit_params), self.rcad_.criterion.loss.output)
+                output = logits_of(self.infer(inputs, **fit_params), self.rcad_.criterion.loss.output)
         return {"loss": losses.total, "y_pred": output, "parts": losses.parts}
 
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.integrations.resolve import Batch, MethodLike, resolve
+from rcad.loss.criterion import Scaler
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.terms import Losses
 from rcad.train.own_loop import CapturedStep
@@ -50,17 +53,12 @@ class Step:
         self, model: Model, x: Inputs, y: Tensor, run: Run, *, accumulate: int = 1, number: int | None = None
     ) -> Losses:
         """Gradients in the fewest passes, each run backward by the framework's own `run`."""
+        return self._backward(model, x, y, _BackwardBy(run), accumulate=accumulate, step=number)
+
+    def _backward(self, model: Model, x: Inputs, y: Tensor, scaler: Scaler | None, **options: Any) -> Losses:
         batch = self._batch(model, x, y)
-        return self.resolved.criterion.backward(
-            model,
-            batch.x,
-            batch.target,
-            scaler=_BackwardBy(run),
-            accumulate=accumulate,
-            step=number,
-            generator=self.generator,
-            **batch.views,
-        )
+        options = {"scaler": scaler, "generator": self.generator, **batch.views, **options}
+        return self.resolved.criterion.backward(model, batch.x, batch.target, **options)
 
     def captured(self, step: CapturedStep, x: Inputs, y: Tensor, *, number: int | None = None) -> Losses:
         """The whole step of `rcad.capture`, optimizer and all."""
@@ -68,19 +66,19 @@ class Step:
         return step(batch.x, batch.target, step=number, **batch.views)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs: alpha as far as it was measured, the calls counted, and `generator`'s state."""
+        """For a checkpoint: the measured alpha, the number of calls, and `generator`'s state."""
         generator = {} if self.generator is None else {"generator": self.generator.get_state()}
         return {"criterion": self.resolved.criterion.state_dict(), **generator}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken; what a checkpoint of an earlier version lacks stays as it is."""
+        """Restores a `state_dict`; what a checkpoint of an earlier version lacks stays as it is."""
         if self.generator is not None and "generator" in state:
             self.generator.set_state(state["generator"].cpu())
         if "criterion" in state:
             self.resolved.criterion.load_state_dict(state["criterion"])
 
     def parts(self, losses: Losses, prefix: str) -> dict[str, Tensor]:
-        """What to log: the total and each term's mean under names for a reader."""
+        """Values to log: the total and each term's mean, under readable names."""
         readable = self.resolved.readable(losses.parts)
         return {f"{prefix}/{name}": value for name, value in {"loss": losses.total.detach(), **readable}.items()}
 
@@ -100,19 +98,11 @@ class _BackwardBy:
         self.run = run
 
     def scale(self, outputs: Tensor) -> Any:
-        return _Waiting(outputs, self.run)
-
-
-class _Waiting:
-    def __init__(self, loss: Tensor, run: Run) -> None:
-        self.loss, self.run = loss, run
-
-    def backward(self) -> None:
-        self.run(self.loss)
+        return SimpleNamespace(backward=partial(self.run, outputs))
 
 
 def check_call(model: Model, x: Inputs) -> None:
-    """A forward that cannot be called with x: with one tensor, or with a mapping's entries as keywords."""
+    """Raises if model.forward cannot be called with x: one tensor, or a mapping's entries as keywords."""
     forward = getattr(model, "forward", None)
     if forward is None or not isinstance(x, Tensor | Mapping):
         return
@@ -134,7 +124,7 @@ def check_call(model: Model, x: Inputs) -> None:
 
 
 def _usable(value: Any) -> Any:
-    """A data set that keeps what it once decoded may have done so in validation: autograd cannot save such tensors."""
+    """Copies tensors that were made in inference mode, e.g. cached in validation: autograd cannot save them."""
     if isinstance(value, Mapping):
         return {key: _usable(item) for key, item in value.items()}
     return value.clone() if isinstance(value, Tensor) and value.is_inference() else value

@@ -95,8 +95,8 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         return {"loss": losses.total, "output": losses.output, **self.step.parts(losses, "rcad")}
 
     def get_task_state(self, module: nn.Module | None = None, ema: bool = False) -> dict[str, Any]:
-        """How many batches were seen, for terms that rest at some of them, and alpha as far as it was measured."""
-        return {"batches": self.batches, "criterion": self.step.resolved.criterion.state_dict()}
+        """How many batches were seen, for terms that rest at some of them, and what the step needs to go on."""
+        return {"batches": self.batches, **self.step.state_dict()}
 
     def load_task_state(
         self,
@@ -107,8 +107,7 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
     ) -> None:
         state = state or {}
         self.batches = int(state.get("batches", self.batches))
-        if "criterion" in state:
-            self.step.resolved.criterion.load_state_dict(state["criterion"])
+        self.step.load_state_dict(state)
 
 
 def rcad_for(model: nn.Module, alpha: Alpha = "auto", lam: Alpha = "auto", **options: Any) -> RCAD:
@@ -199,13 +198,13 @@ def likelihood_of(loss: nn.Module) -> Categorical | OneVersusRest:
         return Categorical()
     if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and loss.reduction == "mean":
         return Categorical(smoothing=loss.label_smoothing)
-    found = type(loss).__name__
+    name = type(loss).__name__
     if isinstance(loss, nn.CrossEntropyLoss | BinaryCrossEntropy):
         several = getattr(loss, "pos_weight", None) is not None and loss.reduction == "mean"
-        found += " with a pos_weight per class" if several else f" with reduction={loss.reduction!r}"
-        found = found if loss.weight is None else f"{type(loss).__name__} with class weights"
+        setting = "a pos_weight per class" if several else f"reduction={loss.reduction!r}"
+        name += f" with {setting if loss.weight is None else 'class weights'}"
     raise InputError(
         "expected the criterion to be a mean cross-entropy (CrossEntropyLoss without class weights, "
-        f"LabelSmoothingCrossEntropy, SoftTargetCrossEntropy or BinaryCrossEntropy), but got {found}; "
+        f"LabelSmoothingCrossEntropy, SoftTargetCrossEntropy or BinaryCrossEntropy), but got {name}; "
         "use one of these, or pass a Criterion as the method"
     )

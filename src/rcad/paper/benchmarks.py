@@ -54,8 +54,8 @@ class Benchmark:
 
     def images(self, scale: Scale) -> int:
         """Training images, those held out for validation included."""
-        wanted = self.size if self.count is None else self.count
-        return {"smoke": self.smoke, "small": min(wanted, self.small), "full": wanted}[scale]
+        full = self.size if self.count is None else self.count
+        return {"smoke": self.smoke, "small": min(full, self.small), "full": full}[scale]
 
     def source(self, scale: Scale) -> str:
         """What a config names: the whole set, or "cifar100[:2000]"."""
@@ -129,9 +129,9 @@ def not_here(benchmark: Benchmark, scale: Scale, data_dir: Path | None) -> str |
     """Why a data set cannot be read, in one sentence; None where it can. Nothing is read."""
     from rcad.data.registry import available, data_root
 
-    found = {one.name: one.where for one in available(data_dir)}
+    places = {entry.name: entry.where for entry in available(data_dir)}
     if scale == "smoke":
-        return None if found["digits"] else "A trial takes the digits of scikit-learn, which is not installed."
+        return None if places["digits"] else "A trial takes the digits of scikit-learn, which is not installed."
     if benchmark.recipe == FINETUNING:
         folder = data_root(data_dir)
         if folder is None or not (folder / benchmark.data).is_dir():
@@ -139,7 +139,7 @@ def not_here(benchmark: Benchmark, scale: Scale, data_dir: Path | None) -> str |
                 f"{benchmark.name}: the data folder has no {benchmark.data}/ with train/ and val/ of class folders, or "
                 "with Parquet shards, so it was not run."
             )
-    elif found[benchmark.data] is None:
+    elif places[benchmark.data] is None:
         return f"{benchmark.name}: {benchmark.data} was not found in the data folder, so it was not run."
     return None
 
@@ -153,9 +153,9 @@ def missing(benchmark: Benchmark, scale: Scale, data_dir: Path | None, cache_dir
         return reason
     if scale == "full" and benchmark.count is None and benchmark.data == "tiny-imagenet":
         # The one that is passed around in parts; the others are read whole or not at all.
-        there = len(load(benchmark.data, data_dir=data_dir, cache_dir=cache_dir).train)
-        if there < benchmark.size:
-            return f"{benchmark.name}: only {there:,} of {benchmark.size:,} images were found, so it was not run."
+        count = len(load(benchmark.data, data_dir=data_dir, cache_dir=cache_dir).train)
+        if count < benchmark.size:
+            return f"{benchmark.name}: only {count:,} of {benchmark.size:,} images were found, so it was not run."
     return None
 
 
@@ -242,15 +242,24 @@ def is_own(label: str) -> bool:
     return ":" in label
 
 
-def method_of(label: str, setting: Setting) -> tuple[MethodRow, ...]:
+def method_of(label: str, setting: Setting, values: Mapping[str, float] | None = None) -> tuple[MethodRow, ...]:
     """The method rows of a label, e.g. "RCAD + LS"; or of a text that names code of the user's, "mymodule:my_method".
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
+
+    Args:
+        values: parameters that differ from the paper's, by part and name, e.g. "RCAD.alpha".
     """
     names = sorted(label.split(" + "), key="LS".__eq__)  # last, so that "LS + RCAD" and "RCAD + LS" are one run
-    parts: list[Any] = list(named_method(label)) if is_own(label) else [PARTS[name](setting) for name in names]
+    parts: list[Any] = list(named_method(label)) if is_own(label) else [_part(n, setting, values or {}) for n in names]
     if setting.views == "two views" and "FGSM" not in label:
         parts = [("two_views", {}), *(part for part in parts if part[0] != "erm")]
     elif len(parts) > 1:
         parts = [part for part in parts if part[0] != "erm"]
     return method_rows(parts)
+
+
+def _part(name: str, setting: Setting, values: Mapping[str, float]) -> Part:
+    method, parameters = PARTS[name](setting)
+    own = {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
+    return method, {**parameters, **own}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,18 +13,17 @@ import torch
 from torch import Tensor
 
 from rcad.loss.methods import erm
-from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judged
+from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
 from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
-from rcad.paper.record import Place, Run, Say, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
+from rcad.paper.record import OnProgress, Study
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
 from rcad.paper.two_moons import arc
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
 CELL, PROTOCOL = Cell(625, 0.10), Protocol("sgd", 0.05, 128, 300, (128,))
 SHOWN = 300
-SHARE, FITTED = "share of the curves", "training accuracy, %"
-MEASURED = ("arc_accuracy", "validation_accuracy", "training_accuracy")
+SHARE, FRESH, FITTED = MEASURES = ("share of the curves", "accuracy", "training accuracy, %")
 LIMITS = (-1.75, 2.75, -1.25, 1.75)
 """Left, right, bottom, top of the pictures."""
 
@@ -56,7 +55,7 @@ class Settings:
 
     def arm(self) -> Arm:
         """RCAD's configurations, those of the table."""
-        (arm,) = (one for one in build_arms(self.epochs[0]) if one.name == "rcad")
+        (arm,) = (arm for arm in build_arms(self.epochs[0]) if arm.name == "rcad")
         return replace(arm, candidates=arm.candidates[: self.budget])
 
 
@@ -69,28 +68,31 @@ SCALES = {
 }
 
 
-def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """The probability of class 1 on the grid for both methods at every epoch, in percent."""
     cell, arm = settings.cell, settings.arm()
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     short = replace(settings.protocol, epochs=settings.epochs[0])
-    progress = partial(say, "tuning RCAD")
-    scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], short, metric="accuracy", smaller=False, progress=progress)
+    scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], short, "accuracy", partial(on_progress, "tuning RCAD"))
     chosen = arm.candidates[choice]
     folds = draws_held(cell, settings.n, settings.draws, tuning)
-    panels = []
-    for name, one in (("erm", Candidate({}, erm())), ("rcad", chosen)):
-        for epoch, found in _looked_at(one, folds, settings, partial(say, name)).items():
-            panels.append({"method": name, "epoch": epoch, **found})
-    points, labels = folds[0].x[:SHOWN, :2], folds[0].y[:SHOWN]
-    shown = {"x": np.round(points.tolist(), 3).tolist(), "y": labels.tolist()}
-    return described(settings, panels, {"chosen": dict(chosen.numbers), "validation": scores[0], "points": shown})
+    panels = [
+        {"method": name, **panel}
+        for name, candidate in (("erm", Candidate({}, erm())), ("rcad", chosen))
+        for panel in _panels(candidate, folds, settings, partial(on_progress, name))
+    ]
+    x, y = folds[0].x[:SHOWN, :2], folds[0].y[:SHOWN]
+    points = {"x": np.round(x.tolist(), 3).tolist(), "y": y.tolist()}
+    return describe(settings, panels, {"chosen": dict(chosen.numbers), "validation": scores[0], "points": points})
 
 
-def described(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
+def describe(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     cell = settings.cell
     chosen = ", ".join(f"{name} {value:g}" for name, value in details["chosen"].items())
+    tables: dict[str, dict[str, Any]] = {}
+    for panel in panels:
+        tables.setdefault(f"epoch {panel['epoch']}", {})[panel["method"]] = panel
     return Study(
         target="F7",
         title="decision boundaries on the moons",
@@ -100,22 +102,8 @@ def described(settings: Settings, panels: Sequence[Mapping[str, Any]], details: 
         "right side says whether a boundary follows the moons; the accuracy is that of noisy validation examples.",
         metric=SHARE,
         rows=["ERM", "RCAD"],
-        columns=list(dict.fromkeys(f"epoch {panel['epoch']}" for panel in panels)),
-        places={
-            (row, column): Place(
-                row,
-                column,
-                None,
-                [
-                    Run(draw, dict(zip((SHARE, "accuracy", FITTED), numbers, strict=False)))
-                    for draw, numbers in enumerate(
-                        zip(*(panel[name] for name in MEASURED if name in panel), strict=True)
-                    )
-                ],
-            )
-            for panel in panels
-            for row, column in [(LABELS[panel["method"]], f"epoch {panel['epoch']}")]
-        },
+        columns=list(tables),
+        places=places(tables, LABELS, MEASURES, {}),
         rule=CLAIM_RULE,
         settings=settings.to_dict(),
         details={
@@ -134,12 +122,12 @@ def judge(study: Study) -> Study:
     planned = [PlannedClaim(column, text, ("RCAD", column), ("ERM", column), None) for column in study.columns]
     first, last = study.columns[0], study.columns[-1]
     longer = f"epochs {first.removeprefix('epoch ')} to {last.removeprefix('epoch ')}"
-    fresh = {("ERM on fresh examples", name): study.places["ERM", name].by_seed("accuracy") for name in (first, last)}
+    fresh = {("ERM on fresh examples", name): study.places["ERM", name].by_seed(FRESH) for name in (first, last)}
     worse = "more epochs of ERM lower its accuracy on fresh examples"
     early, late = fresh
     planned.append(PlannedClaim(longer, worse, early, late, None))
     trial = study.scale == "smoke"
-    claims = judged(planned, {**study.cells(), **fresh}, trial=trial, count_all=True)
+    claims = judge_all(planned, {**study.cells(), **fresh}, trial=trial, count_all=True)
     fitted = study.places["ERM", last].values(FITTED)
     perfect = sum(value == 100 for value in fitted)
     fits = Claim(
@@ -152,23 +140,24 @@ def judge(study: Study) -> Study:
     return replace(study, claims=[*claims, *([fits] if fitted else [])])
 
 
-def _looked_at(one: Candidate, folds: list[Fold], settings: Settings, progress: Progress) -> dict[int, Any]:
-    """By epoch: accuracies of every draw, and the first draw's probabilities on the grid."""
-    jobs = [Job(replace(one, epochs=epoch), k, k) for epoch in settings.epochs for k in range(len(folds))]
+def _panels(
+    candidate: Candidate, folds: list[Fold], settings: Settings, progress: Progress
+) -> Iterator[dict[str, Any]]:
+    """At each epoch: the measures of every draw, and the first draw's probabilities on the grid."""
+    jobs = [Job(replace(candidate, epochs=epoch), k, k) for epoch in settings.epochs for k in range(len(folds))]
     fitted = fit(jobs, folds, settings.protocol, progress)
     arcs, labels = noiseless()
-    found: dict[int, Any] = {}
     for start, epoch in zip(range(0, len(jobs), len(folds)), settings.epochs, strict=True):
         models = fitted.models[start : start + len(folds)]
         right = [(probability(model, arcs, settings.cell.d) > 0.5) == (labels == 1) for model in models]
         plane = probability(models[0], grid(settings.grid), settings.cell.d)
-        found[epoch] = {
-            "training_accuracy": [training_accuracy(*pair) for pair in zip(models, folds, strict=True)],
-            "validation_accuracy": fitted.metrics["accuracy"][start : start + len(folds)],
-            "arc_accuracy": [100 * float(hits.double().mean()) for hits in right],
+        yield {
+            "epoch": epoch,
+            SHARE: [100 * float(hits.double().mean()) for hits in right],
+            FRESH: fitted.metrics["accuracy"][start : start + len(folds)],
+            FITTED: [training_accuracy(*pair) for pair in zip(models, folds, strict=True)],
             "probability": [round(100 * value) for value in plane.tolist()],
         }
-    return found
 
 
 @torch.no_grad()

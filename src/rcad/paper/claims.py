@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from rcad.paper.published import Printed, Table
 from rcad.runs.words import plural
 from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claims
 from rcad.study.statistics import FEWEST, Paired, paired
@@ -88,19 +89,17 @@ class Claim:
     last: Claim | None = None
 
 
-def oriented(
-    printed: Mapping[str, float] | None, first: str, second: str, *, lower: bool
-) -> tuple[str, str, float | None]:
+def orient(printed: Mapping[str, Printed], first: str, second: str, *, lower: bool) -> tuple[str, str, float | None]:
     """(winner, loser, published difference): as printed, or the first as the winner where nothing is printed."""
-    if printed is None or first not in printed or second not in printed:
+    if first not in printed or second not in printed:
         return first, second, None
-    gain = round((printed[second] - printed[first]) * (1 if lower else -1), 10)
+    gain = round((printed[second].mean - printed[first].mean) * (1 if lower else -1), 10)
     return (first, second, gain or None) if gain >= 0 else (second, first, -gain)
 
 
 def plan_claims(
-    printed: Mapping[str, Mapping[str, float]],
     columns: Iterable[str],
+    printed: Table,
     pairs: Iterable[tuple[str, str]],
     *,
     control: tuple[str, str, str] | None = ("RCAD", "ERM", RANDOM),
@@ -111,38 +110,36 @@ def plan_claims(
     """Who is better in each column, as printed or, where nothing is, the first of each pair.
 
     Args:
-        printed: means by column, then row.
         control: (method, reference, control): that the method beats the control, which is how the paper explains its
             gain over the reference; the paper shows no control, so that gain is what is set beside ours.
         better: the words of a column.
         lower: smaller numbers are better.
         p_values: the paper's.
     """
-    found = []
+    claims = []
     pairs = tuple(pairs)
     for column in columns:
-        means = printed.get(column)
+        row = printed.get(column, {})
         for first, second in pairs:
-            winner, loser, size = oriented(means, first, second, lower=lower)
+            winner, loser, size = orient(row, first, second, lower=lower)
             p = (p_values or {}).get((winner, loser), {}).get(column, "")
-            found.append(PlannedClaim.of(column, winner, better(column), loser, size)._replace(p=p))
+            claims.append(PlannedClaim.of(column, winner, better(column), loser, size)._replace(p=p))
         if control is not None:
             method, reference, rival = control
-            winner, _, size = oriented(means, method, reference, lower=lower)
-            text = f"{method} {better(column)} a {rival}"
-            sides = (method, column), (rival, column)
-            found.append(PlannedClaim(column, text, *sides, size if winner == method else None))
-    return tuple(found)
+            winner, _, size = orient(row, method, reference, lower=lower)
+            claim = PlannedClaim.of(column, method, f"{better(column)} a", rival, size if winner == method else None)
+            claims.append(claim)
+    return tuple(claims)
 
 
-def judged(
+def judge_all(
     planned: Sequence[PlannedClaim],
     cells: Cells,
     *,
     higher_is_better: bool = True,
     overlap: Mapping[str, float] | None = None,
     not_measured: frozenset[Side] = frozenset(),
-    said: str = "",
+    remark: str = "",
     trial: bool = False,
     count_all: bool = False,
 ) -> list[Claim]:
@@ -152,30 +149,29 @@ def judged(
         count_all: Holm over the others too, as if their p were 1.
         overlap: by column, n_test / n_train of splits that share their rows.
         not_measured: cells whose runs are done but lack the number.
-        said: a note on every claim that was tested, e.g. at which scale.
+        remark: a note on every claim that was tested, e.g. at which scale.
         trial: whether the data are too few for verdicts.
     """
-    drawn: list[tuple[Paired | None, str]] = []
-    for one in planned:
-        ratio = (overlap or {}).get(one.where, 0.0)
-        gain, note = gain_of(cells.get(one.winner, {}), cells.get(one.loser, {}), higher_is_better, ratio)
-        if {one.winner, one.loser} & not_measured:
+    claims: list[Claim] = []
+    gains: list[Paired | None] = []
+    for claim in planned:
+        ratio = (overlap or {}).get(claim.where, 0.0)
+        gain, note = gain_of(cells.get(claim.winner, {}), cells.get(claim.loser, {}), higher_is_better, ratio)
+        if {claim.winner, claim.loser} & not_measured:
             gain, note = None, NOT_MEASURED
-        drawn.append((gain, note or "; ".join(text for text in (said, _printed_p(one, gain)) if text)))
-    counted = [k for k, (gain, _) in enumerate(drawn) if count_all or gain is not None]
-    verdicts = judge_claims([drawn[k][0] for k in counted], [planned[k].published for k in counted])
-    by = dict(zip(counted, verdicts, strict=True))
-    found = []
-    for k, (one, (gain, note)) in enumerate(zip(planned, drawn, strict=True)):
-        if gain is None:
-            verdict = NOT_RUN if note == NOT_RUN else TRIAL if trial else "undecided"
-            found.append(Claim(one.where, one.statement, verdict, None, one.published, note=note, published_p=one.p))
-        else:
-            verdict = TRIAL if trial else by[k].verdict
-            p = by[k].p, by[k].p_reverse
-            tested = Claim(one.where, one.statement, verdict, gain.to_dict(), one.published, *p, note)
-            found.append(replace(tested, published_p=one.p))
-    return found
+        verdict = NOT_RUN if note == NOT_RUN else TRIAL if trial else "undecided"
+        note = note or "; ".join(filter(None, (remark, _printed_p(claim, gain))))
+        numbers = None if gain is None else gain.to_dict()
+        untested = Claim(claim.where, claim.statement, verdict, numbers, claim.published, note=note)
+        claims.append(replace(untested, published_p=claim.p))
+        gains.append(gain)
+    counted = [k for k, gain in enumerate(gains) if count_all or gain is not None]
+    verdicts = judge_claims([gains[k] for k in counted], [planned[k].published for k in counted])
+    for k, outcome in zip(counted, verdicts, strict=True):
+        if gains[k] is not None:
+            verdict = TRIAL if trial else outcome.verdict
+            claims[k] = replace(claims[k], verdict=verdict, p_holm=outcome.p, p_reverse_holm=outcome.p_reverse)
+    return claims
 
 
 def _printed_p(claim: PlannedClaim, gain: Paired | None) -> str:
@@ -205,34 +201,17 @@ def gain_of(
     return paired(*sides, test_ratio=overlap), ""  # type: ignore[arg-type]
 
 
-def is_check(target: str, claim: Claim, controls: Sequence[str] = CONTROLS) -> bool:
-    """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
-    unprinted = target.startswith("T") and claim.published is None
-    return claim.statement.endswith(tuple(controls)) or unprinted or claim.statement == TOGETHER
-
-
 class Tally(NamedTuple):
     """The verdicts on what the paper claims, and on what we added to it."""
 
     claims: Sequence[str]
     checks: Sequence[str]
 
-    @classmethod
-    def of(cls, target: str, claims: Iterable[Claim], controls: Sequence[str] = CONTROLS) -> Tally:
-        """Of the claims of one table or figure."""
-        sides: tuple[list[str], list[str]] = ([], [])
-        for one in claims:
-            sides[is_check(target, one, controls)].append(one.verdict)
-        return cls(*sides)
-
-    def told(self) -> tuple[str, str]:
-        """How many got each verdict, in words: claims, and checks ("" where there are none)."""
-        first = f"{plural(len(self.claims), 'claim')} of the paper: {by_verdict(self.claims)}"
-        second = f"{plural(len(self.checks), 'check')} of ours: {by_verdict(self.checks)}"
-        return first.removesuffix(": "), second if self.checks else ""
-
     def __str__(self) -> str:
-        return "; ".join(part for part in self.told() if part)
+        """How many got each verdict, in words; checks only where there are some."""
+        claims = f"{plural(len(self.claims), 'claim')} of the paper: {by_verdict(self.claims)}".removesuffix(": ")
+        checks = f"; {plural(len(self.checks), 'check')} of ours: {by_verdict(self.checks)}"
+        return claims + checks if self.checks else claims
 
 
 def by_verdict(verdicts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -11,11 +12,11 @@ from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper.benchmarks import Scale, not_here
-from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judged
-from rcad.paper.record import LAST, Place, Run, Say, Series, Study
-from rcad.paper.suite import Column, Curve, Plan
+from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judge_all
+from rcad.paper.record import LAST, OnProgress, Place, Run, Series, Study
+from rcad.paper.suite import Curve, Plan
 from rcad.runs.plain import config_id
-from rcad.runs.record import FINISHED, RunRecord, versions
+from rcad.runs.record import FINISHED, versions
 from rcad.runs.words import plural
 
 MEASURES = ("accuracy", "nll", "brier", "ece")
@@ -42,16 +43,16 @@ def settings(evaluation: str, scale: Scale) -> Settings:
     return Settings(limit=0)
 
 
-def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
+def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     """The suite's record; cells whose runs are not there have fewer of them."""
     suite = planned.suite
-    runs, unevaluated, trained_with = _runs(planned, shelf, say)
+    runs, unevaluated, trained_with = _runs(planned, shelf, on_progress)
     study = Study(
         target=suite.name,
         title=suite.title,
         about=suite.about,
-        scale=planned.scale,
-        protocol=planned.views,
+        scale=planned.order.scale,
+        protocol=planned.order.views,
         rows=suite.rows,
         columns=[column.name for column in suite.columns],
         controls=suite.controls,
@@ -59,147 +60,117 @@ def collect(planned: Plan, shelf: RunLoader, say: Say) -> Study:
         places=_places(planned, runs),
         rule=IMAGE_RULE,
         notes=[
-            *([LABELS[planned.scale]] if planned.scale in LABELS else []),
+            *([LABELS[planned.order.scale]] if planned.order.scale in LABELS else []),
             *suite.notes,
             *unevaluated,
-            *([IN_BF16] if planned.precision == "bf16" else []),
+            *([IN_BF16] if planned.order.precision == "bf16" else []),
         ],
-        not_run=[*_not_run(planned, shelf), *_gaps(planned, runs)],
+        not_run=_not_run(planned, shelf, runs),
         versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
         seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
         settings={
-            "seeds": list(planned.seeds),
-            "precision": planned.precision,
+            "seeds": list(planned.order.seeds),
+            "precision": planned.order.precision,
             "columns": {name: _setting(planned, name) for name in planned.columns},
         },
     )
     return replace(
-        study, claims=judged_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
+        study, claims=judge_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
     )
 
 
 def _setting(planned: Plan, column: str) -> str:
     """A column's data, network and schedule in words."""
     networks = dict.fromkeys(run.config.model.name for run in planned.runs if run.column == column)
-    return planned.suite.column(column).benchmark.words(planned.scale, " or ".join(networks))
+    return planned.suite.column(column).benchmark.words(planned.order.scale, " or ".join(networks))
 
 
-def _not_run(planned: Plan, shelf: RunLoader) -> list[str]:
-    """Why columns have no run: their data are not here, or nobody asked for them."""
-    benchmarks = {name: planned.suite.column(name).benchmark for name in planned.skipped}
-    reasons = {name: not_here(one, planned.scale, shelf.data_dir) for name, one in benchmarks.items()}
-    unasked = [name for name, reason in reasons.items() if reason is None]
-    return list(
-        dict.fromkeys(
-            [
-                *planned.missing,
-                *(reason for reason in reasons.values() if reason is not None),
-                *([f"Not asked for: {'; '.join(unasked)}."] if unasked else []),
-            ]
-        )
-    )
+def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
+    """Why columns have no run, and which cells lack some: no data, or nobody asked for them."""
+    skipped = {name: planned.suite.column(name).benchmark for name in planned.skipped}
+    reasons = {name: not_here(data, planned.order.scale, shelf.data_dir) for name, data in skipped.items()}
+    unasked = "; ".join(name for name, reason in reasons.items() if reason is None)
+    done = {cell: [config_id(run.config) in runs for run in own] for cell, own in planned.cells().items()}
+    gaps = "; ".join(f"{column}: {row}, {sum(n)} of {len(n)} runs" for (row, column), n in done.items() if not all(n))
+    sentences = dict.fromkeys([*planned.missing, *(reason for reason in reasons.values() if reason is not None)])
+    last = {"Not asked for": unasked, "Not complete": gaps}
+    return [*sentences, *(f"{words}: {names}." for words, names in last.items() if names)]
 
 
-def _gaps(planned: Plan, runs: Mapping[str, Run]) -> list[str]:
-    """Which cells lack runs, because other rows were asked for."""
-    counts: dict[Side, list[bool]] = {}
-    for one in planned.runs:
-        counts.setdefault((one.row, one.column), []).append(config_id(one.config) in runs)
-    found = [f"{column}: {row}, {sum(n)} of {len(n)} runs" for (row, column), n in counts.items() if not all(n)]
-    return [f"Not complete: {'; '.join(found)}."] if found else []
-
-
-def judged_twice(study: Study, planned: Plan) -> list[Claim]:
+def judge_twice(study: Study, planned: Plan) -> list[Claim]:
     """Every claim at the chosen epoch and, where the runs know it, at the last."""
-    suite = planned.suite
+    suite, scale = planned.suite, planned.order.scale
     values = study.cells()
     unmeasured = frozenset(
         side
         for side, place in study.places.items()
         if any(not run.diverged and run.metrics.get(study.metric_of(side[1])) is None for run in place.runs)
     )
-    more: dict[str, Any] = {
-        "said": "small scale" if planned.scale == "small" else "",
-        "trial": planned.scale == "smoke",
-    }
-    found = judged(suite.claims, values, not_measured=unmeasured, **more)
-    last: dict[Side, Seeds] = {
-        side: known
-        for side, place in study.places.items()
-        if (known := place.by_seed(f"{LAST}{study.metric_of(side[1])}"))
-    }
-    again = [one for one in suite.claims if one.winner in last and one.loser in last]
-    at_last = dict(zip(again, judged(again, last, **more), strict=True))
+    options: dict[str, Any] = {"remark": "small scale" if scale == "small" else "", "trial": scale == "smoke"}
+    at_chosen = judge_all(suite.claims, values, not_measured=unmeasured, **options)
+    by_seed = {side: place.by_seed(f"{LAST}{study.metric_of(side[1])}") for side, place in study.places.items()}
+    last: dict[Side, Seeds] = {side: seeds for side, seeds in by_seed.items() if seeds}
+    again = [claim for claim in suite.claims if claim.winner in last and claim.loser in last]
+    at_last = dict(zip(again, judge_all(again, last, **options), strict=True))
     measured = {side: seeds for side, seeds in values.items() if side not in unmeasured}
     return [
-        *(replace(claim, last=at_last.get(one)) for one, claim in zip(suite.claims, found, strict=True)),
-        *(one.judge(measured, **more) for one in suite.summaries),
+        *(replace(claim, last=at_last.get(plan)) for plan, claim in zip(suite.claims, at_chosen, strict=True)),
+        *(summary.judge(measured, **options) for summary in suite.summaries),
     ]
 
 
-def _runs(planned: Plan, shelf: RunLoader, say: Say) -> tuple[dict[str, Run], list[str], dict[str, str]]:
+def _runs(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> tuple[dict[str, Run], list[str], dict[str, str]]:
     """The finished runs by id with all their numbers, what could not be evaluated, and the versions that trained."""
-    wanted: dict[str, set[str]] = {}
-    for one in planned.runs:
-        extra = planned.suite.column(one.column).evaluation
-        wanted.setdefault(config_id(one.config), {CALIBRATION}).update({extra} if extra else ())
-    found: dict[str, Run] = {}
-    reasons: dict[str, int] = {}
+    evaluations: dict[str, set[str]] = {}
+    for run in planned.runs:
+        extra = planned.suite.column(run.column).evaluation
+        evaluations.setdefault(config_id(run.config), {CALIBRATION}).update({extra} if extra else ())
+    runs: dict[str, Run] = {}
+    reasons: Counter[str] = Counter()
     trained_with: dict[str, str] = {}
-    configs = planned.configs()
-    for number, (run, evaluations) in enumerate(wanted.items(), 1):
-        say("evaluating the runs", number, len(wanted))
-        if shelf.store.status(configs[run]) not in FINISHED:
+    for number, (id_, config) in enumerate(planned.configs().items(), 1):
+        on_progress("evaluating the runs", number, len(evaluations))
+        if shelf.store.status(config) not in FINISHED:
             continue
-        record = shelf.store.get(run)
-        metrics = _of_record(record)
+        record = shelf.store.get(id_)
+        # On the test set: the chosen epoch's, and as `last_` those of the last, which nothing has chosen.
+        tested = {name: value for name, value in record.metrics.items() if name.startswith(("test_", LAST))}
+        metrics = {name.removeprefix("test_"): value for name, value in tested.items()}
         trained_with |= record.versions
         if metrics.keys() >= {"ece", "top5"}:
-            evaluations.discard(CALIBRATION)  # the record says all that is shown of it
-        for evaluation in sorted(evaluations) if record.status == "done" else ():
+            evaluations[id_].discard(CALIBRATION)  # the record says all that is shown of it
+        for evaluation in sorted(evaluations[id_]) if record.status == "done" else ():
             try:
-                outcome = evaluate(shelf, run, (evaluation,), settings(evaluation, planned.scale))
+                outcome = evaluate(shelf, id_, (evaluation,), settings(evaluation, planned.order.scale))
             except InputError as error:
-                reason = str(error).replace(run, "ID")
-                reasons[reason] = reasons.get(reason, 0) + 1
+                reasons[str(error).replace(id_, "ID")] += 1
                 continue
             if evaluation in outcome.evaluations:
-                metrics = {**outcome.evaluations[evaluation].known(), **metrics}
+                metrics = {**outcome.evaluations[evaluation].finite_numbers(), **metrics}
         seconds = round(sum(value or 0.0 for value in record.timings.values()), 3)
-        found[run] = Run(record.config.seed, {**dict.fromkeys(MEASURES), **metrics}, run, str(record.status), seconds)
-    return found, [f"{plural(count, 'run')} not evaluated: {reason}" for reason, count in reasons.items()], trained_with
-
-
-def _of_record(record: RunRecord) -> dict[str, float | None]:
-    """On the test set: the chosen epoch's, and as `last_` those of the last, which nothing has chosen."""
-    found = record.metrics.items()
-    return {name.removeprefix("test_"): value for name, value in found if name.startswith(("test_", LAST))}
+        runs[id_] = Run(config.seed, {**dict.fromkeys(MEASURES), **metrics}, id_, str(record.status), seconds)
+    return runs, [f"{plural(count, 'run')} not evaluated: {reason}" for reason, count in reasons.items()], trained_with
 
 
 def _places(planned: Plan, runs: Mapping[str, Run]) -> dict[Side, Place]:
-    suite = planned.suite
-    own: dict[Side, list[Run]] = {}
-    for one in planned.runs:
-        run = runs.get(config_id(one.config))
-        if run is not None:
-            shown = _shown(run.metrics, suite.column(one.column))
-            own.setdefault((one.row, one.column), []).append(replace(run, metrics=shown))
-    return {
-        (row, column.name): Place(row, column.name, printed, found)
-        for column in suite.columns
-        for row in column.rows or suite.rows
-        for printed, found in [(suite.printed(row, column.name), own.get((row, column.name), []))]
-        if printed is not None or found
-    }
-
-
-def _shown(metrics: Mapping[str, float | None], column: Column) -> dict[str, float | None]:
-    """What a reader is shown, and the number of the column; an evaluation has dozens."""
-    return {
-        name: metrics[name]
-        for name in dict.fromkeys((column.metric, f"{LAST}{column.metric}", *SHOWN))
-        if name in metrics
-    }
+    suite, cells = planned.suite, planned.cells()
+    places = {}
+    for column in suite.columns:
+        # What a reader is shown, and the number of the column; an evaluation has dozens.
+        names = dict.fromkeys((column.metric, f"{LAST}{column.metric}", *SHOWN))
+        for row in suite.rows_of(column):
+            ids = [config_id(run.config) for run in cells.get((row, column.name), ())]
+            own = [
+                replace(
+                    runs[id_], metrics={name: runs[id_].metrics[name] for name in names if name in runs[id_].metrics}
+                )
+                for id_ in ids
+                if id_ in runs
+            ]
+            printed = suite.printed(row, column.name)
+            if printed is not None or own:
+                places[row, column.name] = Place(row, column.name, printed, own)
+    return places
 
 
 def _series(curve: Curve, planned: Plan, study: Study) -> Series:

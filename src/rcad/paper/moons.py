@@ -10,14 +10,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper import two_moons
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judged, plan_claims
-from rcad.paper.published import MOONS, Printed
-from rcad.paper.record import Say, Series, Study
+from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
+from rcad.paper.published import T8, Printed
+from rcad.paper.record import OnProgress, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.paper.two_moons import Noise, bayes_accuracy
 from rcad.stacked.model import StackedMLP
@@ -140,31 +141,35 @@ def build_arms(epochs: int) -> list[Arm]:
     return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
-def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """Everything of the table."""
-    cells = {cell.name: study(cell, settings, say) for cell in settings.cells}
+    cells = {cell.name: tune_and_refit(cell, settings, on_progress) for cell in settings.cells}
     first = settings.cells[0]
-    chosen = {arm.name: arm.candidates[cells[first.name]["methods"][arm.name]["chosen"]] for arm in settings.arms()}
-    plain = {"erm": settings.arms()[0].candidates[0], **{name: chosen[name] for name in CONTROLLED[1:]}}
-    return described(settings, cells, sweep(first, plain, settings, say), ratios(first, plain, settings, say))
+    arms, tuning = {arm.name: arm for arm in settings.arms()}, cells[first.name]["tuning"]
+    chosen = {name: arms[name].candidates[tuning[name]["chosen"]] for name in CONTROLLED[1:]}
+    chosen = {"erm": arms["erm"].candidates[0], **chosen}  # the last epoch
+    return describe(
+        settings, cells, sweep(first, chosen, settings, on_progress), ratios(first, chosen, settings, on_progress)
+    )
 
 
-def printed(cell: Mapping[str, Any]) -> dict[str, float]:
-    """The paper's numbers by label, where the noise is on all dimensions; its FGSM is the sign of the gradient."""
-    row = MOONS.get((cell["d"], cell["sigma"]), {}) if cell["noise"] == "all" else {}
-    return {LABELS["fgsm_linf" if name == "fgsm" else name]: value for name, value in row.items()}
+def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
+    """The paper's numbers by column and row, where the noise is on all dimensions."""
+    return {
+        column: T8.get((cell["d"], cell["sigma"]), {}) if cell["noise"] == "all" else {}
+        for column, cell in cells.items()
+    }
 
 
-def described(
-    settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]
-) -> Study:
+def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
+    published = printed(cells)
     above = [
-        f"{column}: {label} {value:g}, while no classifier exceeds {cell['bayes']:.1f}"
-        for column, cell in cells.items()
-        for label, value in printed(cell).items()
-        if value > cell["bayes"]
+        f"{column}: {row} {number.mean:g}, while no classifier exceeds {cells[column]['bayes']:.1f}"
+        for column, numbers in published.items()
+        for row, number in numbers.items()
+        if number.mean > cells[column]["bayes"]
     ]
     impossible = (
         "Printed accuracies above the best possible, if the noise is on all dimensions and the moons have radius 1: "
@@ -182,12 +187,7 @@ def described(
         rows=list(LABELS.values()),
         columns=list(cells),
         controls=CONTROLS,
-        places=places(
-            {column: cell["methods"] for column, cell in cells.items()},
-            LABELS,
-            ("accuracy", "nll"),
-            lambda column, method: Printed(found) if (found := printed(cells[column]).get(LABELS[method])) else None,
-        ),
+        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), published),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
         notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
         series=[
@@ -199,14 +199,7 @@ def described(
         settings=settings.to_dict(),
         details={
             "cells": {column: {key: cell[key] for key in ("d", "sigma", "noise")} for column, cell in cells.items()},
-            "tuning": {
-                column: {
-                    method: {"chosen": found["chosen"], "validation": found["validation"]}
-                    for method, found in cell["methods"].items()
-                    if "chosen" in found
-                }
-                for column, cell in cells.items()
-            },
+            "tuning": {column: cell["tuning"] for column, cell in cells.items()},
             "sweep": [{key: value for key, value in row.items() if key != "accuracy"} for row in by_size],
             "weight_ratio": weights,
         },
@@ -215,29 +208,29 @@ def described(
 
 def _own_size(by_size: Sequence[Any]) -> str:
     """What is said of the paper's own size, and how long it took."""
-    found = [row for row in by_size if (row["n"], row["draws"], row["epochs"]) == PRINTED_SIZE]
-    if not found:
+    seconds = {(row["n"], row["draws"], row["epochs"]): row["seconds"] for row in by_size}
+    if PRINTED_SIZE not in seconds:
         return " (the paper has 20,000 and 300 epochs)"
-    took = f", computed in {found[0]['seconds'] / 60:.0f} minutes of one core" if "seconds" in found[0] else ""
     return (
         " (the paper has 20,000 and 300 epochs: ERM, RCAD and the random direction were run so on "
-        f"{PRINTED_SIZE[1]} draws of the first distribution, with the configurations chosen here{took})"
+        f"{PRINTED_SIZE[1]} draws of the first distribution, with the configurations chosen here, computed in "
+        f"{seconds[PRINTED_SIZE] / 60:.0f} minutes of one core)"
     )
 
 
 def judge(study: Study) -> Study:
     """Who is more accurate, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
     pairs = [("RCAD", "ERM"), ("RCAD", "ME-ADA"), ("RCAD", "FGSM linf"), ("FGSM linf", "ERM")]
+    published = printed(study.details["cells"])
     planned: list[PlannedClaim] = []
     for column in study.columns:
-        shown = {column: printed(study.details["cells"][column])}
-        here = [pair for pair in pairs if all((row, column) in study.places for row in pair)]
-        planned += plan_claims(shown, [column], here)
+        run = [pair for pair in pairs if all((row, column) in study.places for row in pair)]
+        planned += plan_claims([column], published, run)
     cells = dict(study.cells())
     for where, accuracies in at_printed_size(study).items():
-        planned += plan_claims({where: printed(study.details["cells"][study.columns[0]])}, [where], [("RCAD", "ERM")])
+        planned += plan_claims([where], {where: published[study.columns[0]]}, [("RCAD", "ERM")])
         cells |= {(label, where): dict(enumerate(values)) for label, values in accuracies.items()}
-    return replace(study, claims=judged(planned, cells, trial=study.scale == "smoke", count_all=True))
+    return replace(study, claims=judge_all(planned, cells, trial=study.scale == "smoke", count_all=True))
 
 
 def at_printed_size(study: Study) -> dict[str, dict[str, list[float | None]]]:
@@ -250,55 +243,53 @@ def at_printed_size(study: Study) -> dict[str, dict[str, list[float | None]]]:
     return {where: {series.name: list(series.y[at]) for series in study.series}}
 
 
-def study(cell: Cell, settings: Settings, say: Say) -> dict[str, Any]:
+def tune_and_refit(cell: Cell, settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """One distribution: every method tuned on one draw, refitted on fresh ones."""
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     fresh = [draw(cell, settings.n, settings.n_test, seed) for seed in range(settings.seeds)]
     arms = [arm for arm in settings.arms() if not cell.methods or arm.name in cell.methods]
-    methods: dict[str, Any] = {}
+    methods, choices = {}, {}
     for arm in arms:
-        progress = partial(say, f"{cell.name}: {arm.name}")
-        scores, (choice,) = tune(
-            arm, [tuning], [TUNING_SEED], settings.protocol, metric="accuracy", smaller=False, progress=progress
-        )
-        methods[arm.name] = {
-            **refit(arm.candidates[choice], fresh, settings.protocol, progress),
-            "chosen": choice,
-            "validation": scores[0],
-        }
-    say(f"{cell.name}: fixed settings", 0, 1)
+        progress = partial(on_progress, f"{cell.name}: {arm.name}")
+        scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], settings.protocol, "accuracy", progress)
+        methods[arm.name] = refit(arm.candidates[choice], fresh, settings.protocol, progress)
+        choices[arm.name] = {"chosen": choice, "validation": scores[0]}
+    on_progress(f"{cell.name}: fixed settings", 0, 1)
     methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
     if not cell.methods:
         fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
         methods[LINF_003] = refit(fixed, fresh, settings.protocol)
-    bayes = 100 * bayes_accuracy(cell.sigma, cell.noise)
-    return {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "bayes": bayes, "methods": methods}
+    about = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise}
+    return {**about, "bayes": 100 * bayes_accuracy(cell.sigma, cell.noise), "methods": methods, "tuning": choices}
 
 
-def sweep(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> list[dict[str, Any]]:
+def sweep(
+    cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, on_progress: OnProgress
+) -> list[dict[str, Any]]:
     """Accuracy by the number of examples, with the configurations chosen at `settings.n`."""
     rows = []
     for n, draws, epochs in settings.sweep:
-        say(f"n = {n}", 0, 1)
+        on_progress(f"n = {n}", 0, 1)
         start = time.process_time()
         folds = [draw(cell, n, settings.n_test, seed) for seed in range(draws)]
         protocol = replace(settings.protocol, epochs=epochs)
-        accuracy = {name: refit(replace(one, epochs=None), folds, protocol)["accuracy"] for name, one in chosen.items()}
+        longest = {name: replace(candidate, epochs=None) for name, candidate in chosen.items()}
+        accuracy = {name: refit(candidate, folds, protocol)["accuracy"] for name, candidate in longest.items()}
         seconds = round(time.process_time() - start, 1)
         rows.append({"n": n, "draws": draws, "epochs": epochs, "accuracy": accuracy, "seconds": seconds})
     return rows
 
 
-def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, say: Say) -> dict[str, Any]:
+def ratios(cell: Cell, chosen: Mapping[str, Candidate], settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """How much larger the first layer's weights on a true dimension are than on a noise dimension, by epoch."""
     folds = draws_held(cell, settings.n, settings.seeds, draw(cell, 2, settings.n_validation, TUNING_SEED))
     result: dict[str, Any] = {"epochs": list(settings.ratio_epochs)}
-    for name, one in chosen.items():
-        say(f"weights of {name}", 0, 1)
-        jobs = [Job(replace(one, epochs=epoch), k, k) for k in range(len(folds)) for epoch in settings.ratio_epochs]
+    for name, candidate in chosen.items():
+        on_progress(f"weights of {name}", 0, 1)
+        looks = [replace(candidate, epochs=epoch) for epoch in settings.ratio_epochs]
+        jobs = [Job(look, k, k) for k in range(len(folds)) for look in looks]
         values = [weight_ratio(model) for model in fit(jobs, folds, settings.protocol).models]
-        size = len(settings.ratio_epochs)
-        result[name] = [values[start : start + size] for start in range(0, len(values), size)]
+        result[name] = np.reshape(values, (len(folds), -1)).tolist()
     return result
 
 
@@ -310,13 +301,12 @@ def weight_ratio(model: StackedMLP) -> float:
 
 def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
     """A training set and held-out examples of its own."""
-    given: dict[str, Any] = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise, "seed": seed}
-    parts = (*two_moons.draw(n, **given), *two_moons.draw(n_held, **given, test=True))
-    x, y, held_x, held_y = map(torch.from_numpy, parts)
+    moons = partial(two_moons.draw, d=cell.d, sigma=cell.sigma, noise=cell.noise, seed=seed)
+    x, y, held_x, held_y = map(torch.from_numpy, (*moons(n), *moons(n_held, test=True)))
     return Fold(x, y, held_x, held_y, 2)
 
 
 def draws_held(cell: Cell, n: int, draws: int, tuning: Fold) -> list[Fold]:
     """Fresh training sets with the held-out rows of the tuning draw: no test row is read."""
     fresh = (draw(cell, n, 2, seed) for seed in range(draws))
-    return [one._replace(held_x=tuning.held_x, held_y=tuning.held_y) for one in fresh]
+    return [fold._replace(held_x=tuning.held_x, held_y=tuning.held_y) for fold in fresh]

@@ -28,50 +28,41 @@ ROW = "DA"
 
 def with_images(study: Study, planned: Plan, shelf: RunLoader) -> tuple[Study, str]:
     """F1's record with the images of the first seed and curves of the mean entropy over all seeds; or why not."""
-    done = [one for one in planned.runs if one.row == ROW and shelf.store.status(one.config) == "done"]
+    done = [run for run in planned.runs if run.row == ROW and shelf.store.status(run.config) == "done"]
     try:
-        subjects = [shelf.load(config_id(one.config)) for one in done]
+        subjects = [shelf.load(config_id(run.config)) for run in done]
     except InputError as error:
         return study, f"no images: {error}"
     if not subjects:
         return study, "no images: every ERM run diverged"
-    found = [_entropies(subject) for subject in subjects]
+    by_seed = [_entropies(subject) for subject in subjects]
     series = [
-        Series(
-            f"entropy along {words}, ERM, nats",
-            ALPHAS,
-            [[one[kind][index] for one in found] for index in range(len(ALPHAS))],
-            [None] * len(ALPHAS),
-            ENTROPY,
-        )
-        for kind, words in (("adversarial", "the adversarial direction"), ("random", "a random direction"))
+        Series(f"entropy along {direction}, ERM, nats", ALPHAS, y, [None] * len(ALPHAS), ENTROPY)
+        for direction in by_seed[0]
+        for y in [[*zip(*(entropies[direction] for entropies in by_seed), strict=True)]]
     ]
     details = {**study.details, "images": _images(subjects[0])}
     return replace(study, series=[*study.series, *series], details=details), ""
 
 
 def _entropies(subject: SavedRun) -> dict[str, list[float]]:
-    """Mean entropy at each distance, along the loss and along noise."""
+    """Mean entropy at each distance, by direction: along the loss and along noise."""
     x, y = (part[:AVERAGED] for part in subject.problem.test)
     start = as_unit_float(x)
     generator = torch.Generator(start.device).manual_seed(0)
-    found: dict[str, list[float]] = {"adversarial": [], "random": []}
-    for alpha in ALPHAS:
-        moved = {
-            "adversarial": GradientStep(alpha)(subject.model, start, y),
-            "random": RandomStep(alpha)(subject.model, start, y, generator=generator),
-        }
-        for kind, there in moved.items():
-            found[kind].append(float(_entropy(subject, there).mean()))
-    return found
+    ends = {
+        "the adversarial direction": [GradientStep(alpha)(subject.model, start, y) for alpha in ALPHAS],
+        "a random direction": [RandomStep(a)(subject.model, start, y, generator=generator) for a in ALPHAS],
+    }
+    return {name: [float(_entropy(subject, x).mean()) for x in moved] for name, moved in ends.items()}
 
 
 def _images(subject: SavedRun) -> dict[str, Any]:
     x, y = (part[:SHOWN] for part in subject.problem.test)
     start = as_unit_float(x)
     moved = [GradientStep(alpha)(subject.model, start, y) for alpha in ALPHAS]
-    sheets = torch.stack([(there.clamp(0, 1) * 255).round() for there in moved], 1).to(torch.uint8)
-    entropies = torch.stack([_entropy(subject, there) for there in moved], 1)
+    sheets = torch.stack([(image.clamp(0, 1) * 255).round() for image in moved], 1).to(torch.uint8)
+    entropies = torch.stack([_entropy(subject, image) for image in moved], 1)
     return {
         "run": subject.record.id,
         "alphas": list(ALPHAS),

@@ -37,17 +37,20 @@ def _table(name: str) -> dict[str, dict[str, Printed]]:
 T1, T2, T3, T4, T5, _ATTACKED = map(_table, ("T1", "T2", "T3", "T4", "T5", "T6"))
 T6 = {
     column: row
-    for attacked, found in _ATTACKED.items()
+    for attacked, rows in _ATTACKED.items()
     for name in [attacked.removesuffix(", attacked")]
-    for column, row in ((f"{name}, clean", T1[name]), (attacked, found))
+    for column, row in ((f"{name}, clean", T1[name]), (attacked, rows))
 }
 """T1's models again, clean and attacked."""
+T7: Table = {
+    column: {method: Printed(*pair) for method, pair in row.items()}
+    for column, row in CONTENTS["T7"]["printed"].items()
+}
+T8: dict[tuple[int, float], dict[str, Printed]] = {
+    (cell["d"], cell["sigma"]): {method: Printed(mean) for method, mean in cell["accuracy"].items()}
+    for cell in CONTENTS["T8"]["printed"]
+}
+"""By dimensions and noise, then row."""
 P_VALUES: Mapping[tuple[str, str], Mapping[str, str]] = {
-    (*one["pair"],): {**dict.fromkeys(T1, "< 1e-4"), **one["columns"]} for one in CONTENTS["p_values"]
-}
-UCI_NLL: dict[str, dict[str, tuple[float, float]]] = {
-    name: {method: (*one,) for method, one in row.items()} for name, row in CONTENTS["T7"]["printed"].items()
-}
-MOONS: dict[tuple[int, float], dict[str, float]] = {
-    (one["d"], one["sigma"]): one["accuracy"] for one in CONTENTS["T8"]["printed"]
+    (*entry["pair"],): {**dict.fromkeys(T1, "< 1e-4"), **entry["columns"]} for entry in CONTENTS["p_values"]
 }

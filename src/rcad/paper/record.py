@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rcad.errors import InputError, shaped, shown
-from rcad.paper.claims import NOT_RUN, TRIAL, Claim, Side, Tally, is_check
+from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, Tally
 from rcad.paper.published import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
 
@@ -39,7 +39,7 @@ METRICS = {
 LAST = "last_"
 """Before the name of a metric: at the last epoch, which nothing has chosen."""
 JSON = Mapping[str, Any]
-Say = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Told what is being computed, and how much of how much is done."""
 
 
@@ -75,13 +75,13 @@ class Place:
 
     def values(self, metric: str) -> list[float]:
         """The finite results."""
-        found = [run.metrics.get(metric) for run in self.runs]
-        return [value for value in found if value is not None and math.isfinite(value)]
+        values = (run.metrics.get(metric) for run in self.runs)
+        return [value for value in values if value is not None and math.isfinite(value)]
 
     def by_seed(self, metric: str) -> dict[int, float | None]:
         """The result of each seed, None where it diverged; {} where no run that is done knows the metric."""
-        known = any(run.diverged or run.metrics.get(metric) is not None for run in self.runs)
-        return {run.seed: run.metrics.get(metric) for run in self.runs} if known else {}
+        measured = any(run.diverged or run.metrics.get(metric) is not None for run in self.runs)
+        return {run.seed: run.metrics.get(metric) for run in self.runs} if measured else {}
 
     @property
     def diverged(self) -> int:
@@ -204,7 +204,8 @@ class Study:
 
     @property
     def tally(self) -> Tally:
-        return Tally.of(self.target, self.claims, self.controls)
+        sides = ([claim.verdict for claim in self.claims if self.added(claim) == added] for added in (False, True))
+        return Tally(*sides)
 
     def metric_of(self, column: str) -> str:
         return self.metrics.get(column, self.metric)
@@ -215,23 +216,22 @@ class Study:
     def cells(self, metric: str | None = None) -> dict[Side, Mapping[int, float | None]]:
         """By row and column the number of each seed: the column's own, or another metric."""
         return {
-            side: found
+            side: seeds
             for side, place in self.places.items()
-            if (found := place.by_seed(metric or self.metric_of(place.column)))
+            if (seeds := place.by_seed(metric or self.metric_of(place.column)))
         }
 
     def added(self, claim: Claim) -> bool:
-        """Whether a claim is a check of ours, which the paper does not make itself."""
-        return is_check(self.target, claim, self.controls)
+        """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""
+        unprinted = self.target.startswith("T") and claim.published is None
+        return unprinted or claim.statement == TOGETHER or claim.statement.endswith(tuple(self.controls))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it: numbers have seven digits, those that are not finite are None."""
-        plain: dict[str, Any] = {"kind": KIND, "schema": SCHEMA}
-        for one in fields(self):
-            if one.name not in ("path", "places"):
-                plain[one.name] = getattr(self, one.name)
+        names = [field.name for field in fields(self) if field.name not in ("path", "places")]
+        plain: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **{name: getattr(self, name) for name in names}}
         plain["claims"] = [_claim_to_dict(claim) for claim in self.claims]
-        plain["series"] = [asdict(one) for one in self.series]
+        plain["series"] = [asdict(series) for series in self.series]
         plain["cells"] = [
             {
                 "row": place.row,
@@ -241,8 +241,7 @@ class Study:
             }
             for place in self.places.values()
         ]
-        found: dict[str, Any] = as_stored(plain)
-        return found
+        return as_stored(plain)  # type: ignore[no-any-return]
 
     def write(self, path: Path) -> None:
         make_folder(path.parent)
@@ -261,15 +260,15 @@ class Study:
             if schema != SCHEMA or plain.get("kind") != KIND:
                 raise InputError(f"expected a study of schema {SCHEMA} in {path}, but got schema {shown(schema)}")
             shaped(str(path), plain, REQUIRED)
-            cells = [_parsed(f"a cell of {path}", cell, Place) for cell in plain["cells"]]
+            places = [_parsed(f"a cell of {path}", cell, Place) for cell in plain["cells"]]
             study: Study = _parsed(str(path), {**plain, "path": None, "places": None}, cls)
-            study = replace(study, path=path, places={(one.row, one.column): one for one in cells})
+            study = replace(study, path=path, places={(place.row, place.column): place for place in places})
             for row, column in study.places:
                 if row not in study.rows or column not in study.columns:
                     raise InputError(f"expected cells in the rows and columns, but got {row!r} and {column!r}")
-            for one in study.series:
-                if len(one.y) != len(one.x):
-                    raise InputError(f"expected as many y as x, but got {len(one.x)} values of x and {len(one.y)} of y")
+            for x, y in ((series.x, series.y) for series in study.series):
+                if len(y) != len(x):
+                    raise InputError(f"expected as many y as x, but got {len(x)} values of x and {len(y)} of y")
             unsealed(plain)  # last: of a value that cannot be, the words above say more
         except InputError as error:
             where = "" if str(path) in str(error) else f"in {path}: "
@@ -277,7 +276,7 @@ class Study:
         if study.scale != "smoke":
             return study
         # A trial has no verdict, whatever a record says.
-        claims = [one if one.verdict == NOT_RUN else replace(one, verdict=TRIAL) for one in study.claims]
+        claims = [claim if claim.verdict == NOT_RUN else replace(claim, verdict=TRIAL) for claim in study.claims]
         return replace(study, claims=claims)
 
 
@@ -308,9 +307,9 @@ def finished(path: Path, settings: JSON, scale: str) -> Study | None:
 def refuse_to_replace_larger(path: Path, scale: str) -> None:
     """No trial overwrites the real thing, nor any scale a larger one."""
     plain = loads(read_text(path), str(path)) if path.is_file() else {}
-    found, sizes = shaped(str(path), plain, {"scale": (str, None)})["scale"], list(SCALES)
-    if found in sizes and sizes.index(found) > sizes.index(scale):
-        raise InputError(f"expected a folder for the trial, but {path} holds the {found} scale; pass another --out")
+    held, sizes = shaped(str(path), plain, {"scale": (str, None)})["scale"], list(SCALES)
+    if held in sizes and sizes.index(held) > sizes.index(scale):
+        raise InputError(f"expected a folder for the trial, but {path} holds the {held} scale; pass another --out")
 
 
 NUMBER = (float, None)
@@ -322,22 +321,22 @@ def _parsed(name: str, value: Any, kind: Any) -> Any:
     """A value of JSON as a type has it; fields that are missing or null have their defaults."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is UnionType:
-        fitting = [one for one in parts if one is str and isinstance(value, str)]
-        return None if value is None else _parsed(name, value, (*fitting, *parts)[0])
+        fitting = str if str in parts and isinstance(value, str) else parts[0]
+        return None if value is None else _parsed(name, value, fitting)
     if origin is Sequence:
-        return [_parsed(f"{name}[{k}]", one, parts[0]) for k, one in enumerate(shaped(name, value, list))]
+        return [_parsed(f"{name}[{k}]", item, parts[0]) for k, item in enumerate(shaped(name, value, list))]
     if origin is Mapping:
-        return {key: _parsed(f"{name}.{key}", one, parts[1]) for key, one in shaped(name, value, dict).items()}
+        return {key: _parsed(f"{name}.{key}", item, parts[1]) for key, item in shaped(name, value, dict).items()}
     if kind is Any:
         return value
     if kind not in (Study, Place, Run, Series, Claim, Printed):
         return shaped(name, value, kind)
-    given = shaped(name, value, dict)
+    plain = shaped(name, value, dict)
     return kind(
         **{
-            field: _parsed(f"{name}.{field}", given.get(field), hint)
+            field: _parsed(f"{name}.{field}", plain.get(field), hint)
             for field, (hint, needed) in _hints(kind).items()
-            if needed or given.get(field) is not None
+            if needed or plain.get(field) is not None
         }
     )
 
@@ -346,7 +345,7 @@ def _parsed(name: str, value: Any, kind: Any) -> Any:
 def _hints(kind: Any) -> dict[str, tuple[Any, bool]]:
     """The type of each field, and whether it has no default."""
     hints, parameters = get_type_hints(kind), signature(kind).parameters
-    return {name: (hints[name], one.default is Parameter.empty) for name, one in parameters.items()}
+    return {name: (hints[name], field.default is Parameter.empty) for name, field in parameters.items()}
 
 
 def _claim_to_dict(claim: Claim) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import as_first_written
 from rcad.loss.methods import Method
 from rcad.paper.claims import Side
-from rcad.paper.published import Printed
+from rcad.paper.published import Table
 from rcad.paper.record import Place, Run
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
@@ -70,16 +71,16 @@ class Arm:
         """What a record says of it: the same text as long as it is trained the same way."""
         first = self.candidates[0].method
         structure = replace(first, recipe=as_first_written(first.recipe))
-        return {"structure": repr(structure), "candidates": [dict(one.numbers) for one in self.candidates]}
+        return {"structure": repr(structure), "candidates": [dict(candidate.numbers) for candidate in self.candidates]}
 
 
 def cut(arms: Iterable[Arm], budget: int | None) -> list[Arm]:
     """So many configurations of each method (None: all), which must be the same number for every one."""
-    found = [Arm(arm.name, arm.candidates[:budget]) for arm in arms]
-    sizes = {arm.name: len(arm.candidates) for arm in found}
+    cut_arms = [Arm(arm.name, arm.candidates[:budget]) for arm in arms]
+    sizes = {arm.name: len(arm.candidates) for arm in cut_arms}
     if len(set(sizes.values())) != 1:
         raise InputError(f"expected the same number of configurations for every method, but got {sizes}")
-    return found
+    return cut_arms
 
 
 @dataclass(frozen=True)
@@ -148,12 +149,12 @@ def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress
             if progress is not None:
                 progress(before * total // size + now, len(jobs) * total // size)
 
-        one = _fit([jobs[k] for k in part], folds, protocol, onward)
-        for name, values in one.metrics.items():
+        fitted = _fit([jobs[k] for k in part], folds, protocol, onward)
+        for name, values in fitted.metrics.items():
             column = metrics.setdefault(name, [math.nan] * len(jobs))
             for k, value in zip(part, values, strict=True):
                 column[k] = value
-        models |= dict(zip(part, one.models, strict=True))
+        models |= dict(zip(part, fitted.models, strict=True))
     return Fitted(metrics, [models[k] for k in range(len(jobs))])
 
 
@@ -205,54 +206,56 @@ def tune(
     folds: Sequence[Fold],
     seeds: Sequence[int],
     protocol: Protocol,
-    *,
     metric: str,
-    smaller: bool,
     progress: Progress | None = None,
 ) -> tuple[list[list[float]], list[int]]:
     """The metric of every candidate on every fold, (folds, candidates), and each fold's best.
 
     A run that diverged is never the best; the earlier candidate wins a tie.
     """
-    jobs = [Job(one, k, seed) for k, seed in enumerate(seeds) for one in arm.candidates]
-    values = fit(jobs, folds, protocol, progress).metrics[metric]
-    table = np.asarray(values, dtype=np.float64).reshape(len(folds), len(arm.candidates)).tolist()
-    return table, [best(row, smaller=smaller) for row in table]
+    jobs = [Job(candidate, k, seed) for k, seed in enumerate(seeds) for candidate in arm.candidates]
+    scores = np.reshape(fit(jobs, folds, protocol, progress).metrics[metric], (len(folds), -1))
+    return scores.tolist(), [best(row, metric) for row in scores]
 
 
-def best(values: Sequence[float], *, smaller: bool) -> int:
-    """The first of the best finite values; the first of all where none is finite."""
-    cost = [(value if smaller else -value) if math.isfinite(value) else math.inf for value in values]
-    return cost.index(min(cost))
+def best(values: npt.ArrayLike, metric: str) -> int:
+    """The first of the best finite values; the first of all where none is finite. Only accuracies are to be large."""
+    cost = np.asarray(values) * (-1 if metric == "accuracy" else 1)
+    return int(np.where(np.isfinite(cost), cost, np.inf).argmin())
 
 
-def refit(one: Candidate, folds: Sequence[Fold], protocol: Protocol, progress: Progress | None = None) -> Metrics:
-    """The configuration on every fold, each with its number as its seed: every metric, fold by fold."""
-    return fit([Job(one, k, k) for k in range(len(folds))], folds, protocol, progress).metrics
+def refit(
+    chosen: Candidate | Sequence[Candidate],
+    folds: Sequence[Fold],
+    protocol: Protocol,
+    progress: Progress | None = None,
+) -> Metrics:
+    """A configuration on every fold, or each fold's own, with its number as its seed: every metric, fold by fold."""
+    each = [chosen] * len(folds) if isinstance(chosen, Candidate) else chosen
+    return fit([Job(candidate, k, k) for k, candidate in enumerate(each)], folds, protocol, progress).metrics
 
 
 def places(
-    tables: Mapping[str, Mapping[str, Metrics]],
+    tables: Mapping[str, Mapping[str, Mapping[str, Sequence[float | None]]]],
     labels: Mapping[str, str],
-    shown: tuple[str, ...],
-    printed: Callable[[str, str], Printed | None],
+    metrics: tuple[str, ...],
+    printed: Table,
 ) -> dict[Side, Place]:
-    """The cells of a study from its numbers by column and method.
+    """The cells of a study from its numbers by column, method and metric.
 
     Args:
         labels: the row of each method.
-        shown: the metrics to keep; a run without a finite first one has diverged.
-        printed: what the paper has for a column and a method.
+        metrics: those to keep; a run without a finite first one has diverged.
     """
 
     def run(number: int, values: tuple[float | None, ...]) -> Run:
         lost = values[0] is None or not math.isfinite(values[0])
-        return Run(number, dict(zip(shown, values, strict=True)), status="diverged" if lost else "done")
+        return Run(number, dict(zip(metrics, values, strict=True)), status="diverged" if lost else "done")
 
-    found = {}
+    cells = {}
     for column, methods in tables.items():
-        for method, metrics in methods.items():
-            runs = [run(k, values) for k, values in enumerate(zip(*(metrics[name] for name in shown), strict=True))]
+        for method, numbers in methods.items():
+            runs = [run(k, values) for k, values in enumerate(zip(*(numbers[name] for name in metrics), strict=True))]
             row = labels[method]
-            found[row, column] = Place(row, column, printed(column, method), runs)
-    return found
+            cells[row, column] = Place(row, column, printed.get(column, {}).get(row), runs)
+    return cells

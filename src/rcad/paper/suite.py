@@ -1,4 +1,4 @@
-"""A suite: one table or figure as a value. Its rows, columns, published numbers, claims, and the runs it takes.
+"""A suite: one table or figure as a value, an order for it, and the runs that the order takes.
 
 A run is known by its config: one that is finished is never made again.
 """
@@ -23,14 +23,21 @@ from rcad.paper.benchmarks import (
     method_of,
     missing,
 )
-from rcad.paper.claims import CONTROLS, PlannedClaim, plan_claims
+from rcad.paper.claims import CONTROLS, PlannedClaim, Side, plan_claims
 from rcad.paper.published import Printed, Table
+from rcad.paper.record import Study
 from rcad.paper.summaries import Summary
+from rcad.paper.targets import TARGETS
 from rcad.runs.config import RunConfig
+from rcad.runs.pack import packs_in
 from rcad.runs.plain import config_id
+from rcad.train.place import Executor
 
 Claims = tuple[PlannedClaim, ...]
 Precision = Literal["fp32", "bf16"]
+RUNS = "runs"
+PACKS = "images"
+"""The folder of packed runs, which every suite takes as done."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,23 @@ class PlannedRun(NamedTuple):
     config: RunConfig
 
 
+class Curve(NamedTuple):
+    """A series of a figure: one row over several columns.
+
+    Attributes:
+        x: where the columns stand.
+        over: a row whose numbers are subtracted, seed by seed; None for the numbers themselves.
+        panel: the part of the figure.
+    """
+
+    name: str
+    panel: str
+    row: str
+    columns: tuple[str, ...]
+    x: tuple[float | str, ...]
+    over: str | None = None
+
+
 @dataclass(frozen=True)
 class Suite:
     """A table or figure of the paper.
@@ -84,13 +108,20 @@ class Suite:
     summaries: tuple[Summary, ...] = ()
 
     def column(self, name: str) -> Column:
-        return next(one for one in self.columns if one.name == name)
+        return next(column for column in self.columns if column.name == name)
 
     def rows_of(self, column: Column) -> tuple[str, ...]:
         return column.rows or self.rows
 
     def printed(self, row: str, column: str) -> Printed | None:
         return self.published.get(column, {}).get(row)
+
+    def with_rows(self, rows: Iterable[str]) -> Suite:
+        """The suite with these rows too, in front of the controls. No claim is about them."""
+        new = tuple(dict.fromkeys(row for row in rows if row not in self.rows))
+        methods = tuple(row for row in self.rows if row not in self.controls)
+        columns = tuple(replace(c, rows=None if c.rows is None else (*c.rows, *new)) for c in self.columns)
+        return replace(self, rows=(*methods, *new, *self.controls), columns=columns)
 
     def runs(
         self,
@@ -108,143 +139,175 @@ class Suite:
         """
         from rcad.train.scheduler import canonical_config
 
-        wanted = [one for one in self.columns if columns is None or one.name in columns]
-        found: list[PlannedRun] = []
-        for seed, column in product(seeds, wanted):
-            for row in self.rows_of(column):
+        runs: list[PlannedRun] = []
+        for seed, column in product(seeds, self.columns):
+            for row in self.rows_of(column) if columns is None or column.name in columns else ():
                 if row == PRETRAINED and weights is None and scale == "smoke":
                     continue
                 rows = method_of(row, Setting(column.benchmark, scale, views))
                 special = {"augmented": row != UNAUGMENTED, "trained": row != PRETRAINED}
                 config = column.benchmark.config(scale, rows, seed, weights=weights, **special)
-                found.append(PlannedRun(row, column.name, canonical_config(config)))
-        return tuple(found)
-
-
-class Curve(NamedTuple):
-    """A series of a figure: one row over several columns.
-
-    Attributes:
-        x: where the columns stand.
-        over: a row whose numbers are subtracted, seed by seed; None for the numbers themselves.
-        panel: the part of the figure.
-    """
-
-    name: str
-    panel: str
-    row: str
-    columns: tuple[str, ...]
-    x: tuple[float | str, ...]
-    over: str | None = None
+                runs.append(PlannedRun(row, column.name, canonical_config(config)))
+        return tuple(runs)
 
 
 def claims(columns: Iterable[Column], published: Table, pairs: Iterable[tuple[str, str]], **more: Any) -> Claims:
     """The claims of columns about pairs of rows; see `plan_claims`."""
-    printed = {column: {row: one.mean for row, one in rows.items()} for column, rows in published.items()}
-    return plan_claims(printed, [column.name for column in columns], pairs, **more)
+    return plan_claims([column.name for column in columns], published, pairs, **more)
 
 
 def columns_of(benchmarks: Iterable[Benchmark]) -> tuple[Column, ...]:
     """A column for each data set, under its own name."""
-    return tuple(Column(one.name, one) for one in benchmarks)
+    return tuple(Column(benchmark.name, benchmark) for benchmark in benchmarks)
+
+
+@dataclass(frozen=True)
+class Order:
+    """A suite to be made, and where.
+
+    Args:
+        views: one view or two in every method's clean loss, or tuned.
+        only: columns, or data sets, for all columns of one; empty for all.
+        rows: those whose runs are made, methods of the user's own among them; empty for all of the paper's. Of the
+            others the table shows what is there.
+        runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
+        workers: processes on the CPU, or runs at once on a GPU; None for what pays.
+        precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
+        joined: how many runs that differ in their seed alone are trained as one network on a GPU.
+        minutes: the time limit for the runs.
+        model: another network than the paper's, of the tuned protocol.
+        weights: a file that T5's runs start from, instead of those that timm fetches.
+        track: experiment trackers that are told of the runs and of the table.
+    """
+
+    name: str
+    scale: Scale
+    views: Views
+    seeds: Sequence[int]
+    out: Path
+    only: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    runs: Path | None = None
+    data_dir: Path | None = None
+    cache_dir: Path | None = None
+    device: str = "auto"
+    devices: tuple[str, ...] = ()
+    executor: Executor | None = None
+    workers: int | None = None
+    precision: Precision = "fp32"
+    joined: int = 1
+    minutes: float | None = None
+    model: str | None = None
+    weights: str | None = None
+    track: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return self.out / TARGETS[self.name].folder
+
+    @property
+    def record(self) -> Path:
+        """The suite's record; each protocol has one."""
+        views = self.views.replace(" ", "-") if self.views != "one view" else None
+        return self.folder / f"{'-'.join(filter(None, [TARGETS[self.name].stem, views, self.model]))}.json"
+
+    @property
+    def store(self) -> Path:
+        return self.folder / RUNS if self.runs is None else self.runs
+
+    @property
+    def packs(self) -> tuple[Path, ...]:
+        """Runs made before, here or elsewhere: `rcad runs pack` wrote them."""
+        return tuple(packs_in(self.out / PACKS))
+
+    def in_precision(self, runs: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
+        """Runs planned in fp32, in the precision of the order."""
+        if self.precision == "fp32":
+            return tuple(runs)
+        half: dict[str, Any] = {"precision": self.precision, "channels_last": True}
+        return tuple(run._replace(config=replace(run.config, train=replace(run.config.train, **half))) for run in runs)
+
+    def command(self, study: Study) -> str:
+        """What one types to make it again."""
+        options = {
+            "protocol": self.views.replace(" ", "-") if self.views != "one view" else None,
+            "model": self.model,
+            "weights": self.weights,
+            "precision": self.precision if self.precision != "fp32" else None,
+        }
+        words = [f"rcad paper run {self.name} --scale {self.scale} --seeds {len(self.seeds)}"]
+        words += [f"--{name} {value}" for name, value in options.items() if value is not None]
+        run = study.columns_run
+        words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
+        return " ".join([*words, *(f'--rows "{row}"' for row in self.rows)])
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a suite needs.
+    """What an order takes.
 
     Args:
+        suite: with the rows of the user's own.
         runs: by cell; several cells may share a run.
         columns: those that are run.
         missing: one sentence for each data set that is not there.
         skipped: columns that were not asked for.
-        precision: of the products in training.
-        rows: those whose runs are made; empty for all. Of the others the table shows what is there.
     """
 
+    order: Order
     suite: Suite
-    scale: Scale
-    views: Views
-    seeds: tuple[int, ...]
     runs: tuple[PlannedRun, ...]
     columns: tuple[str, ...]
     missing: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
-    precision: Precision = "fp32"
-    rows: tuple[str, ...] = ()
 
-    def asked(self) -> Plan:
-        """What is to be made of it: the runs of the rows that were asked for."""
-        return replace(self, runs=tuple(one for one in self.runs if not self.rows or one.row in self.rows))
+    def requested(self) -> Plan:
+        """The runs of the rows that were asked for."""
+        rows = self.order.rows
+        return replace(self, runs=tuple(run for run in self.runs if not rows or run.row in rows))
+
+    def cells(self) -> dict[Side, list[PlannedRun]]:
+        """The runs of each row and column."""
+        cells: dict[Side, list[PlannedRun]] = {}
+        for run in self.runs:
+            cells.setdefault((run.row, run.column), []).append(run)
+        return cells
 
     def configs(self) -> dict[str, RunConfig]:
         """Every run once, by id, in order."""
-        return {config_id(one.config): one.config for one in self.runs}
+        return {config_id(run.config): run.config for run in self.runs}
 
 
-def plan(
-    suite: Suite,
-    scale: Scale,
-    views: Views,
-    seeds: Iterable[int],
-    *,
-    only: Sequence[str] = (),
-    rows: Sequence[str] = (),
-    data_dir: Path | None = None,
-    cache_dir: Path | None = None,
-    precision: Precision = "fp32",
-    weights: str | None = None,
-) -> Plan:
-    """The runs for which there are data; at least one column must have some.
-
-    Args:
-        only: columns, or data sets, for all columns of one; empty for all.
-        rows: those whose runs are made, methods of the user's own among them; empty for all of the paper's.
-        precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
-        weights: a file to start from, see `Suite.runs`.
-    """
-    names = tuple(column.name for column in suite.columns)
-    sets = tuple(dict.fromkeys(column.benchmark.name for column in suite.columns))
-    for name in only:
-        one_of("--only", name, tuple(dict.fromkeys((*names, *sets))))
-    suite = with_own(suite, [name for name in rows if is_own(name)], views)
-    for name in rows:
+def plan(order: Order, suite: Suite) -> Plan:
+    """The runs for which there are data; at least one column must have some. A tuned one has none before its search."""
+    names = [column.name for column in suite.columns]
+    sets = [column.benchmark.name for column in suite.columns]
+    for name in order.only:
+        one_of("--only", name, dict.fromkeys((*names, *sets)))
+    own = [row for row in order.rows if is_own(row)]
+    if own and order.views == "tuned":
+        raise InputError(
+            f"expected rows of the paper's with --protocol tuned, but got {own[0]!r}; rcad compare tunes a method of "
+            "one's own"
+        )
+    suite = suite.with_rows(own)
+    for name in order.rows:
         one_of("--rows", name, suite.rows)
-    wanted = [column for column in suite.columns if not only or {column.name, column.benchmark.name} & set(only)]
-    reasons = {one: missing(one, scale, data_dir, cache_dir) for one in {column.benchmark for column in wanted}}
-    columns = tuple(column.name for column in wanted if reasons[column.benchmark] is None)
-    absent = tuple(dict.fromkeys(reason for c in wanted if (reason := reasons[c.benchmark]) is not None))
+    chosen = [
+        column for column in suite.columns if not order.only or {column.name, column.benchmark.name} & {*order.only}
+    ]
+    benchmarks = dict.fromkeys(column.benchmark for column in chosen)
+    reasons = {data: missing(data, order.scale, order.data_dir, order.cache_dir) for data in benchmarks}
+    columns = tuple(column.name for column in chosen if reasons[column.benchmark] is None)
+    absent = tuple(dict.fromkeys(reason for reason in reasons.values() if reason is not None))
     if not columns:
         # Several data sets of one archive lack the same file; their sentences together would not fit a line.
-        files = ", ".join(dict.fromkeys(column.benchmark.data for column in wanted))
+        files = ", ".join(dict.fromkeys(column.benchmark.data for column in chosen))
         why = absent[0].removesuffix(".") if len(absent) == 1 else f"{files} not found in the data folder"
         raise InputError(
             f"expected data for {suite.name}, but there are none: {why}; pass --data-dir (rcad data fetch downloads "
             "some), or try --scale smoke, which needs none"
         )
-    numbers = tuple(seeds)
-    runs = () if views == "tuned" else suite.runs(scale, numbers, views, columns, weights)
-    if precision == "bf16":
-        runs = tuple(one._replace(config=in_bf16(one.config)) for one in runs)
-    skipped = tuple(column.name for column in suite.columns if column not in wanted)
-    return Plan(suite, scale, views, numbers, runs, columns, absent, skipped, precision, tuple(rows))
-
-
-def with_own(suite: Suite, own: Sequence[str], views: Views) -> Suite:
-    """The suite with rows for methods of the user's own, in front of the controls. No claim is about them."""
-    if not own:
-        return suite
-    if views == "tuned":
-        raise InputError(
-            f"expected rows of the paper's with --protocol tuned, but got {own[0]!r}; rcad compare tunes a method of "
-            "one's own"
-        )
-    kept = tuple(row for row in suite.rows if row not in suite.controls)
-    columns = tuple(
-        replace(column, rows=None if column.rows is None else (*column.rows, *own)) for column in suite.columns
-    )
-    return replace(suite, rows=(*kept, *dict.fromkeys(own), *suite.controls), columns=columns)
-
-
-def in_bf16(config: RunConfig) -> RunConfig:
-    return replace(config, train=replace(config.train, precision="bf16", channels_last=True))
+    skipped = tuple(column.name for column in suite.columns if column not in chosen)
+    runs = () if order.views == "tuned" else suite.runs(order.scale, order.seeds, order.views, columns, order.weights)
+    return Plan(order, suite, order.in_precision(runs), columns, absent, skipped)

@@ -9,21 +9,12 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from statistics import linear_regression
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from rcad.errors import need
 from rcad.paper.claims import NOT_RUN, TRIAL, Cells, Claim, Side, gain_of
-from rcad.study.judge import Verdict, judge_claim
+from rcad.study.judge import judge_claim
 from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
-
-
-class Finding(NamedTuple):
-    """What the cells say: in words, the verdict, and the difference where there is one."""
-
-    ours: str
-    verdict: Verdict
-    gain: Paired | None = None
-    published: float | None = None
 
 
 @dataclass(frozen=True)
@@ -35,17 +26,20 @@ class Summary(ABC):
     rule: ClassVar[str]
 
     @abstractmethod
-    def found(self, cells: Cells) -> Finding | None:
-        """What these cells say of it; None where too few were run."""
+    def test(self, cells: Cells) -> Claim | None:
+        """The sentence judged by these cells; None where too few were run."""
 
-    def judge(self, cells: Cells, said: str, *, trial: bool) -> Claim:
-        """The sentence as a claim."""
-        found = self.found(cells)
-        if found is None:
-            return Claim(self.where, self.statement, NOT_RUN, note=NOT_RUN, ours=NOT_RUN, rule=self.rule)
-        verdict, gain = TRIAL if trial else found.verdict, None if found.gain is None else found.gain.to_dict()
-        judged = Claim(self.where, self.statement, verdict, gain, found.published, note=said)
-        return replace(judged, ours=found.ours, rule=self.rule)
+    def claim(self, ours: str, verdict: str, gain: Paired | None = None, published: float | None = None) -> Claim:
+        """The sentence with a verdict, what the cells say in words, and the difference where there is one."""
+        numbers = None if gain is None else gain.to_dict()
+        return Claim(self.where, self.statement, verdict, numbers, published, ours=ours, rule=self.rule)
+
+    def judge(self, cells: Cells, remark: str, *, trial: bool) -> Claim:
+        """The sentence as a claim; a trial has no verdict."""
+        claim = self.test(cells)
+        if claim is None:
+            return replace(self.claim(NOT_RUN, NOT_RUN), note=NOT_RUN)
+        return replace(claim, verdict=TRIAL if trial else claim.verdict, note=remark)
 
 
 @dataclass(frozen=True)
@@ -56,8 +50,8 @@ class PairSummary(Summary):
 
     def gains(self, cells: Cells) -> list[Paired]:
         """The pairs that were run, first minus second."""
-        every = (gain_of(cells.get(first, {}), cells.get(second, {}))[0] for first, second in self.pairs)
-        return [gain for gain in every if gain is not None]
+        gains = (gain_of(cells.get(first, {}), cells.get(second, {}))[0] for first, second in self.pairs)
+        return [gain for gain in gains if gain is not None]
 
     def signs(self, cells: Cells) -> tuple[list[Paired], int, float, float]:
         """The pairs that differ, in how many the first wins, and p of a fair coin for so many wins, and losses."""
@@ -86,18 +80,18 @@ class MostPairs(PairSummary):
         "reproduced: the 95% interval of the share lies below the published one"
     )
 
-    def found(self, cells: Cells) -> Finding | None:
+    def test(self, cells: Cells) -> Claim | None:
         gains, wins, p, reverse = self.signs(cells)
         if not gains:
             return None
         sure, left = sum(gain.p_greater < 1e-3 for gain in gains), _left(len(gains), len(self.pairs))
         ours = f"better in {wins} of {len(gains)} pairs, p = {p:.2g}; with p < 0.001 each in {sure}{left}"
         if p < LEVEL:
-            return Finding(ours, "reproduced")
+            return self.claim(ours, "reproduced")
         if reverse < LEVEL:
-            return Finding(ours, "opposite")
+            return self.claim(ours, "opposite")
         share = need("scipy.stats", "scipy").binomtest(wins, len(gains)).proportion_ci(method="exact").high
-        return Finding(ours, "not reproduced" if share < self.printed[0] / self.printed[1] else "undecided")
+        return self.claim(ours, "not reproduced" if share < self.printed[0] / self.printed[1] else "undecided")
 
 
 @dataclass(frozen=True)
@@ -109,14 +103,14 @@ class NoneAhead(PairSummary):
         "two-sided sign test over the pairs that were run, at least six, p of 0.05 or more; not reproduced: below"
     )
 
-    def found(self, cells: Cells) -> Finding | None:
+    def test(self, cells: Cells) -> Claim | None:
         gains, wins, *tails = self.signs(cells)
         done, left = len(gains), _left(len(gains), len(self.pairs))
         if done < self.fewest:
-            return Finding(f"{done} pairs{left}", "undecided") if done else None
+            return self.claim(f"{done} pairs{left}", "undecided") if done else None
         p, mean = min(1.0, 2 * min(tails)), sum(gain.mean for gain in gains) / done
         ours = f"the first is ahead in {wins} of {done}, p = {p:.2g}; on average by {mean:+.2f}{left}"
-        return Finding(ours, "reproduced" if p >= LEVEL else "not reproduced")
+        return self.claim(ours, "reproduced" if p >= LEVEL else "not reproduced")
 
 
 @dataclass(frozen=True)
@@ -133,15 +127,15 @@ class AsGood(PairSummary):
         f"undecided while fewer than {fewest} were run"
     )
 
-    def found(self, cells: Cells) -> Finding | None:
+    def test(self, cells: Cells) -> Claim | None:
         gains = self.gains(cells)
         close, done = sum(gain.high < self.margin for gain in gains), len(gains)
         if not done:
             return None
         ours = f"on {close} of {done} columns{_left(done, len(self.pairs))}"
         if close >= self.fewest:
-            return Finding(ours, "reproduced")
-        return Finding(ours, "not reproduced" if done == len(self.pairs) else "undecided")
+            return self.claim(ours, "reproduced")
+        return self.claim(ours, "not reproduced" if done == len(self.pairs) else "undecided")
 
 
 @dataclass(frozen=True)
@@ -163,7 +157,7 @@ class SteeperTrend(Summary):
         "opposite: that of the reverse; not reproduced: the 95% interval lies below the published slope"
     )
 
-    def found(self, cells: Cells) -> Finding | None:
+    def test(self, cells: Cells) -> Claim | None:
         run = [
             (name, count)
             for name, count in self.columns
@@ -183,7 +177,7 @@ class SteeperTrend(Summary):
             f"{_left(len(run), len(self.columns))}"
         )
         whole = self.published if len(run) == len(self.columns) else None
-        return Finding(ours, judge_claim(gain, gain.p_greater, gain.p_less, whole), gain, whole)
+        return self.claim(ours, judge_claim(gain, gain.p_greater, gain.p_less, whole), gain, whole)
 
 
 def fewer_is_more(points: list[tuple[int, float]]) -> float:

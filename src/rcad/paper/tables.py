@@ -63,7 +63,7 @@ T2 = suite(
     controls=SMOOTHED_CONTROLS,
 )
 
-WIDE = columns_of(replace(one, recipe=WRN) for one in (CIFAR100_2K, CIFAR100_10K, CIFAR100))
+WIDE = columns_of(replace(data, recipe=WRN) for data in (CIFAR100_2K, CIFAR100_10K, CIFAR100))
 T3 = suite(
     "T3",
     rows=("ERM", "ME-ADA", "RCAD", *CONTROLS),
@@ -94,9 +94,9 @@ T5 = suite(
 
 ATTACK = "accuracy_under_fgsm_0.05"
 """Of all examples, also those that were wrong before: the attack may put them right, and the paper counts them."""
-CLEAN = tuple(Column(f"{one.name}, clean", one) for one in (CIFAR100_2K, CIFAR100, CIFAR10))
+CLEAN = tuple(Column(f"{data.name}, clean", data) for data in (CIFAR100_2K, CIFAR100, CIFAR10))
 ATTACKED = tuple(
-    replace(one, name=f"{one.benchmark.name}, attacked", metric=ATTACK, evaluation="attacks") for one in CLEAN
+    replace(column, name=f"{column.benchmark.name}, attacked", metric=ATTACK, evaluation="attacks") for column in CLEAN
 )
 T6 = suite(
     "T6",
@@ -111,7 +111,7 @@ T6 = suite(
     ),
 )
 
-PUBLISHED_F1 = {CIFAR100_2K.name: {row: one for row, one in published.T4["n=2,000"].items() if row != "ERM"}}
+PUBLISHED_F1 = {CIFAR100_2K.name: {row: mean for row, mean in published.T4["n=2,000"].items() if row != "ERM"}}
 F1 = suite(
     "F1",
     rows=("DA", "LS", "FGSM", "ME-ADA", "RCAD", *CONTROLS),
@@ -156,9 +156,9 @@ LEFT = ("FGSM", *ON_ADVERSARIAL, "ADA", "ME-ADA", "RCAD", *BOTH_SMOOTHED, *CONTR
 RIGHT = ("LS", "FGSM", "ME-ADA", "RCAD", "RCAD + LS", *CONTROLS)
 BY_SET = tuple(replace(column, rows=("ERM", *LEFT)) for column in SETS)
 BY_SIZE = tuple(replace(column, rows=(UNAUGMENTED, "ERM", *RIGHT)) for column in SIZES)
-NAMES, COUNTS = tuple(one.name for one in SIX), tuple(one.images("full") for one in SUBSETS.values())
+NAMES, COUNTS = tuple(data.name for data in SIX), tuple(data.images("full") for data in SUBSETS.values())
 # What T4 claims beyond T1: the three subsets that are one of T1's sets under another name count once.
-BEYOND_T1 = tuple(one for one in T4.claims if SUBSETS[one.where] not in SIX or "LS" in (one.winner[0], one.loser[0]))
+BEYOND_T1 = tuple(c for c in T4.claims if SUBSETS[c.where] not in SIX or "LS" in (c.winner[0], c.loser[0]))
 WITH_SMOOTHED = {name: {**published.T1[name], **published.T2[name]} for name in NAMES}
 
 
@@ -210,15 +210,15 @@ PUBLISHED_F4 = {AT_PRINTED: {row: published.T1[CIFAR100_2K.name][row] for row in
 
 def _step_claims() -> tuple[PlannedClaim, ...]:
     """Above the threshold RCAD beats ERM and a random step of that length; below it falls behind its own best."""
-    found: list[PlannedClaim] = []
+    planned: list[PlannedClaim] = []
     for alpha, name in ALPHAS.items():
         if THRESHOLD < alpha <= LONGEST:
             column = Column(name, CIFAR100_2K)
-            found += claims((column,), PUBLISHED_F4, [("RCAD", "ERM")])
+            planned += claims((column,), PUBLISHED_F4, [("RCAD", "ERM")])
         elif alpha < THRESHOLD:
             text = f"RCAD is less accurate than at {AT_PRINTED}"
-            found.append(PlannedClaim(name, text, ("RCAD", AT_PRINTED), ("RCAD", name), None))
-    return tuple(found)
+            planned.append(PlannedClaim(name, text, ("RCAD", AT_PRINTED), ("RCAD", name), None))
+    return tuple(planned)
 
 
 F4 = suite(
@@ -234,8 +234,8 @@ F4 = suite(
 
 MEAN = "mean"
 CORRUPTED = {
-    (one.name, name): Column(f"{one.name}, {name}", one, f"corrupted_accuracy_{name}", "corruptions")
-    for one in (CIFAR10, CIFAR100_2K, CIFAR100)
+    (data.name, name): Column(f"{data.name}, {name}", data, f"corrupted_accuracy_{name}", "corruptions")
+    for data in (CIFAR10, CIFAR100_2K, CIFAR100)
     for name in (MEAN, *CORRUPTIONS)
 }
 FAR_BEHIND = ("gaussian_noise", "glass_blur")
@@ -280,10 +280,10 @@ F6 = suite(
         ),
     ),
     curves=tuple(
-        Curve(row, one.name, row, tuple(f"{one.name}, {name}" for name in CORRUPTIONS), CORRUPTIONS)
-        for one in (CIFAR10, CIFAR100_2K, CIFAR100)
+        Curve(row, data.name, row, tuple(f"{data.name}, {name}" for name in CORRUPTIONS), CORRUPTIONS)
+        for data in (CIFAR10, CIFAR100_2K, CIFAR100)
         for row in ("ERM", "ME-ADA", "RCAD", *CONTROLS)
     ),
 )
 
-SUITES = {one.name: one for one in (T1, T2, T3, T4, T5, T6, F1, F2, F3, F4, F6)}
+SUITES = {table.name: table for table in (T1, T2, T3, T4, T5, T6, F1, F2, F3, F4, F6)}

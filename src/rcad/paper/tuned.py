@@ -8,20 +8,24 @@ the others are points of a Halton sequence, whose first coordinate is the weight
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from rcad.loss.method_rows import MethodRow, method_rows
-from rcad.paper.benchmarks import PARTS, Benchmark, Scale, Setting
-from rcad.paper.claims import ENTROPY, RANDOM
-from rcad.paper.suite import Plan, PlannedRun, Suite, in_bf16
+from rcad.errors import need, one_of
+from rcad.paper.benchmarks import Benchmark, Scale, Setting, method_of
+from rcad.paper.claims import ENTROPY, RANDOM, Side
+from rcad.paper.suite import Order, Plan, PlannedRun, Suite, plan
+from rcad.paper.tables import SUITES
 from rcad.runs.config import ModelConfig, RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED
 from rcad.runs.store import Store
 from rcad.study.space import Parameter, parse_space
 
+TUNED = ("T1", "T2", "T4")
+"""Tables that have a tuned protocol."""
 CANDIDATES: Mapping[Scale, int] = {"smoke": 2, "small": 4, "full": 8}
 TUNING_SEEDS: Mapping[Scale, tuple[int, ...]] = {"smoke": (1000,), "small": (1000, 1001), "full": (1000, 1001)}
 HELD_OUT = 0.2
@@ -42,7 +46,6 @@ OWN: Mapping[str, str] = {
 DECAYS = f"{DECAY}=log(0.0002, 0.005)"
 BESIDE = ("MixUp", "two views")
 """Rows that every tuned table has beside its own."""
-PRIMES = (2, 3, 5, 7, 11, 13)
 WHOLE_DECAYS = (1e-3,)
 """Beside the paper's: all that is tried on a whole data set, where a run takes as long as a search on a small one."""
 UNNORMALISED_LR = 0.05
@@ -51,52 +54,25 @@ MODEL_TITLES = {"small_cnn": "a small CNN without BatchNorm"}
 Values = Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A candidate and what the held-out images said of it at the last epoch; None where a run diverged."""
-
-    values: Values
-    metrics: Mapping[str, float] | None
-    runs: tuple[str, ...]
-
-
-def halton(index: int, base: int) -> float:
-    """The index-th number of van der Corput's sequence in a base, in (0, 1)."""
-    share, found = 1.0, 0.0
-    while index:
-        share /= base
-        found += share * (index % base)
-        index //= base
-    return found
-
-
 def space(label: str) -> list[Parameter]:
     """What a row may choose: weight decay first, then the parameters of each of its parts."""
-    found = list(parse_space(DECAYS))
-    for part in label.split(" + "):
-        found += [replace(one, key=f"{part}.{one.key}") for one in parse_space(OWN[part])] if part in OWN else []
-    return found
+    parts = [part for part in label.split(" + ") if part in OWN]
+    own = [replace(parameter, key=f"{part}.{parameter.key}") for part in parts for parameter in parse_space(OWN[part])]
+    return [*parse_space(DECAYS), *own]
 
 
 def candidates(label: str, count: int) -> list[Values]:
     """The paper's setting ({}), then points of the sequence."""
     parameters = space(label)
-    points: list[Values] = [{}]
-    for index in range(1, count):
-        shares = [halton(index, base) for base in PRIMES[: len(parameters)]]
-        points.append({one.key: float(one.at(share)) for one, share in zip(parameters, shares, strict=True)})
-    return points
+    sequence = need("scipy.stats.qmc", "scipy").Halton(len(parameters), scramble=False)
+    points = sequence.random(count)[1:].tolist()  # the first is the origin
+    return [{}, *({p.key: float(p.at(x)) for p, x in zip(parameters, point, strict=True)} for point in points)]
 
 
 def tuned_suite(suite: Suite, model: str | None) -> Suite:
     """The suite with the rows that every tuned table has, and the network in its title."""
-    rows = tuple(row for row in BESIDE if row not in suite.rows)
-    kept = tuple(row for row in suite.rows if row not in suite.controls)
-    columns = tuple(
-        replace(column, rows=None if column.rows is None else (*column.rows, *rows)) for column in suite.columns
-    )
     title = suite.title if model is None else suite.title.replace("ResNet-18", MODEL_TITLES[model])
-    return replace(suite, title=f"{title}, every method tuned", rows=(*kept, *rows, *suite.controls), columns=columns)
+    return replace(suite.with_rows(BESIDE), title=f"{title}, every method tuned")
 
 
 def config_of(
@@ -105,90 +81,77 @@ def config_of(
     """The run of a candidate under the paper's protocol but for what it sets."""
     from rcad.train.scheduler import canonical_config
 
-    setting = Setting(benchmark, scale, "one view")
-    parts = []
-    for part in label.split(" + "):
-        name, parameters = PARTS[part](setting)
-        own = {key.removeprefix(f"{part}."): value for key, value in values.items() if key.startswith(f"{part}.")}
-        parts.append((name, {**parameters, **own}))
-    rows: tuple[MethodRow, ...] = method_rows([one for one in parts if one[0] != "erm" or len(parts) == 1])
-    config = benchmark.config(scale, rows, seed)
-    if DECAY in values:
-        config = replace(config, optim=replace(config.optim, weight_decay=values[DECAY]))
+    config = benchmark.config(scale, method_of(label, Setting(benchmark, scale, "one view"), values), seed)
+    optim = replace(config.optim, weight_decay=values.get(DECAY, config.optim.weight_decay))
     if model is not None:
-        optim = replace(config.optim, lr=UNNORMALISED_LR) if config.optim.name == "sgd" else config.optim
-        config = replace(config, model=ModelConfig(name=model), optim=optim)
-    return canonical_config(config)
+        optim = replace(optim, lr=UNNORMALISED_LR) if optim.name == "sgd" else optim
+        config = replace(config, model=ModelConfig(name=model))
+    return canonical_config(replace(config, optim=optim))
 
 
 @dataclass(frozen=True)
 class Search:
-    """The candidates of every row of every column, and their runs."""
+    """The candidates of every row of every column, and their runs; `plan` is that of the table, without runs."""
 
     plan: Plan
-    model: str | None
+
+    @classmethod
+    def of(cls, order: Order) -> Search:
+        one_of("NAME of --protocol tuned", order.name, TUNED)
+        return cls(plan(order, tuned_suite(SUITES[order.name], order.model)))
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        return TUNING_SEEDS[self.plan.scale]
+        return TUNING_SEEDS[self.plan.order.scale]
 
-    def cells(self) -> list[tuple[str, str]]:
-        """(row, column) of all that is run."""
+    def cells(self) -> Iterator[Side]:
+        """Every row and column that is run."""
         suite = self.plan.suite
-        return [(row, name) for name in self.plan.columns for row in suite.rows_of(suite.column(name))]
+        return ((row, name) for name in self.plan.columns for row in suite.rows_of(suite.column(name)))
 
-    def trial_configs(self, row: str, column: str) -> list[tuple[Values, list[RunConfig]]]:
-        """Each candidate with its runs: more images held out, seeds of their own."""
-        found = []
-        whole = self._is_whole(column)
-        tried = [{}, *({DECAY: one} for one in WHOLE_DECAYS)] if whole else candidates(row, CANDIDATES[self.plan.scale])
-        for values in tried:
-            configs = [self._config(row, column, values, seed) for seed in self.seeds[: 1 if whole else None]]
-            held = [replace(one, data=replace(one.data, validation=HELD_OUT)) for one in configs]
-            found.append((values, held))
-        return found
+    def trials(self, row: str, column: str) -> list[tuple[Values, list[PlannedRun]]]:
+        """Each candidate of a cell with its runs: more images held out, seeds of their own."""
+        points, seeds = candidates(row, CANDIDATES[self.plan.order.scale]), self.seeds
+        if self._is_whole(column):
+            points, seeds = [{}, *({DECAY: decay} for decay in WHOLE_DECAYS)], self.seeds[:1]
+        return [(values, self._runs(row, column, values, seeds, validation=HELD_OUT)) for values in points]
 
     def tuning(self) -> Plan:
         """The plan of the search."""
-        runs = tuple(
-            PlannedRun(row, column, config)
-            for row, column in self.cells()
-            for _, configs in self.trial_configs(row, column)
-            for config in configs
-        )
-        return replace(self.plan, runs=runs)
+        runs = (run for cell in self.cells() for _, trial in self.trials(*cell) for run in trial)
+        return replace(self.plan, runs=tuple(runs))
 
     def choose(self, store: Store) -> list[dict[str, Any]]:
         """Every trial of each cell and the chosen one: the least held-out NLL at the last epoch, mean over seeds.
 
         A cell whose search is not done, because other rows were asked for, has no choice yet.
         """
-        found = []
+        choices = []
         for row, column in self.cells():
-            tried = self.trial_configs(row, column)
-            if any(store.status(one) not in FINISHED for _, configs in tried for one in configs):
+            planned = self.trials(row, column)
+            if any(store.status(run.config) not in FINISHED for _, runs in planned for run in runs):
                 continue
-            trials = [self._trial(values, configs, store) for values, configs in tried]
-            good = [k for k, trial in enumerate(trials) if trial.metrics is not None]
-            chosen = min(good, key=lambda k: trials[k].metrics["nll"]) if good else None  # type: ignore[index]
-            found.append({"row": row, "column": column, "chosen": chosen, "trials": [asdict(one) for one in trials]})
-        return found
+            trials = [_trial(values, runs, store) for values, runs in planned]
+            good = [k for k, trial in enumerate(trials) if trial["metrics"] is not None]
+            chosen = min(good, key=lambda k: trials[k]["metrics"]["nll"], default=None)
+            choices.append({"row": row, "column": column, "chosen": chosen, "trials": trials})
+        return choices
 
     def table(self, choices: Sequence[Mapping[str, Any]]) -> Plan:
         """The plan of the table: the chosen candidates on fresh seeds; a row whose candidates all diverged has none."""
-        runs = tuple(
-            PlannedRun(one["row"], one["column"], self._config(one["row"], one["column"], _values(one), seed))
-            for seed in self.plan.seeds
-            for one in choices
-            if one["chosen"] is not None
-        )
-        return replace(self.plan, runs=runs)
+        runs: list[PlannedRun] = []
+        for seed, choice in product(self.plan.order.seeds, choices):
+            if choice["chosen"] is not None:
+                values = choice["trials"][choice["chosen"]]["values"]
+                runs += self._runs(choice["row"], choice["column"], values, [seed])
+        return replace(self.plan, runs=tuple(runs))
 
     def design(self) -> str:
         """The search in words, for the page."""
-        count, seeds = CANDIDATES[self.plan.scale], self.seeds
-        network = "" if self.model is None else f" The network is {self.model}, lr {UNNORMALISED_LR:g}."
-        decays = " and ".join(f"{one:g}" for one in WHOLE_DECAYS)
+        order, seeds = self.plan.order, self.seeds
+        count = CANDIDATES[order.scale]
+        network = "" if order.model is None else f" The network is {order.model}, lr {UNNORMALISED_LR:g}."
+        decays = " and ".join(f"{decay:g}" for decay in WHOLE_DECAYS)
         sets = "; ".join(name for name in self.plan.columns if self._is_whole(name))
         whole = f" Whole data sets ({sets}): the paper's setting and weight decay {decays}, one seed." if sets else ""
         ranges = "; ".join(f"{name}: {text}" for name, text in OWN.items())
@@ -203,22 +166,22 @@ class Search:
     def _is_whole(self, column: str) -> bool:
         return self.plan.suite.column(column).benchmark.count is None
 
-    def _config(self, row: str, column: str, values: Values, seed: int) -> RunConfig:
-        benchmark = self.plan.suite.column(column).benchmark
-        config = config_of(benchmark, self.plan.scale, row, values, seed, self.model)
-        return in_bf16(config) if self.plan.precision == "bf16" else config
-
-    def _trial(self, values: Values, configs: Sequence[RunConfig], store: Store) -> Trial:
-        records = [store.get(config_id(config)) for config in configs]
-        scores = [one.epochs[-1].get("val_nll") if one.status == "done" and one.epochs else None for one in records]
-        ids = tuple(one.id for one in records)
-        nll = [score for score in scores if score is not None]
-        accuracy = [score for one in records if (score := one.metrics.get("val_accuracy")) is not None]
-        if min(len(nll), len(accuracy)) < len(records):
-            return Trial(values, None, ids)
-        return Trial(values, {"nll": statistics.fmean(nll), "accuracy": statistics.fmean(accuracy)}, ids)
+    def _runs(self, row: str, column: str, values: Values, seeds: Sequence[int], **data: Any) -> list[PlannedRun]:
+        """The runs of a candidate; `data` are fields of the config's data that differ from the protocol's."""
+        order, benchmark = self.plan.order, self.plan.suite.column(column).benchmark
+        configs = [config_of(benchmark, order.scale, row, values, seed, order.model) for seed in seeds]
+        configs = [replace(config, data=replace(config.data, **data)) for config in configs]
+        return [*order.in_precision(PlannedRun(row, column, config) for config in configs)]
 
 
-def _values(choice: Mapping[str, Any]) -> Values:
-    found: Values = choice["trials"][choice["chosen"]]["values"]
-    return found
+def _trial(values: Values, runs: Sequence[PlannedRun], store: Store) -> dict[str, Any]:
+    """A candidate and what the held-out images said of it at the last epoch; None where a run diverged."""
+    records = [store.get(config_id(run.config)) for run in runs]
+    done = [record for record in records if record.status == "done" and record.epochs]
+    scores = {
+        "nll": [record.epochs[-1].get("val_nll") for record in done],
+        "accuracy": [record.metrics.get("val_accuracy") for record in records],
+    }
+    whole = all(len(numbers) == len(records) and None not in numbers for numbers in scores.values())
+    means = {name: statistics.fmean(values) for name, values in scores.items()} if whole else None  # type: ignore[arg-type]
+    return {"values": values, "metrics": means, "runs": tuple(record.id for record in records)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -28,9 +28,9 @@ from rcad.loss.methods import (
 )
 from rcad.loss.methods import ada as ada_
 from rcad.loss.methods import erm as erm_
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judged, plan_claims
-from rcad.paper.published import UCI_NLL, Printed
-from rcad.paper.record import Say, Study
+from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
+from rcad.paper.published import T7
+from rcad.paper.record import OnProgress, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.study.judge import CLAIM_RULE
 
@@ -98,7 +98,7 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
     """Every method with eight configurations, written down before any was run."""
     head = gaussian(cap=cap)
 
-    def one(method: Method, **numbers: float) -> Candidate:
+    def tried(method: Method, **numbers: float) -> Candidate:
         return Candidate(numbers, compose(head, method))
 
     stops = sorted({max(1, epochs * k // 8) for k in range(1, 9)}, reverse=True)
@@ -112,27 +112,27 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
         "erm": (Candidate({"epochs": stop}, start, epochs=stop) for stop in stops),
         "erm_weight_decay": (Candidate({"weight_decay": w}, start, w) for w in decays),
         "ada": (
-            one(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g) for s, g in product(steps, (1.0, 10.0))
+            tried(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g) for s, g in product(steps, (1.0, 10.0))
         ),
         "me_ada": (
-            one(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
+            tried(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
         ),
-        "adversarial_training": (one(adversarial_training(a, "l2", None), alpha=a) for a in alphas),
-        "rcad": (one(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
-        "rcad_random": (one(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
-        "confidence_penalty": (one(confidence_penalty(w), lam=w) for w in lams),
+        "adversarial_training": (tried(adversarial_training(a, "l2", None), alpha=a) for a in alphas),
+        "rcad": (tried(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
+        "rcad_random": (tried(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
+        "confidence_penalty": (tried(confidence_penalty(w), lam=w) for w in lams),
     }
     return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
 
 
-def run(settings: Settings, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """Everything of the study."""
-    tables = {name: study(read(name, data_dir), settings, say) for name in settings.datasets}
+    tables = {name: tune_and_refit(read(name, data_dir), settings, on_progress) for name in settings.datasets}
     first = settings.datasets[0]
-    return described(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, say)})
+    return describe(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, on_progress)})
 
 
-def described(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping[str, Any]) -> Study:
+def describe(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
     return Study(
@@ -151,26 +151,14 @@ def described(settings: Settings, tables: Mapping[str, Any], without_cap: Mappin
         rows=list(LABELS.values()),
         columns=list(tables),
         controls=CONTROLS,
-        places=places(
-            {column: table["methods"] for column, table in tables.items()},
-            LABELS,
-            ("nll", "rmse"),
-            lambda column, method: Printed(*found) if (found := UCI_NLL.get(column, {}).get(method)) else None,
-        ),
+        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), T7),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
         notes=[SEEN_BEFORE, FOR_A_CONTROL],
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in tables.items()},
         settings=settings.to_dict(),
         details={
             "rows": {name: {**table["rows"], "features": table["features"]} for name, table in tables.items()},
-            "tuning": {
-                name: {
-                    method: {key: value for key, value in found.items() if key not in ("nll", "rmse")}
-                    for method, found in table["methods"].items()
-                    if "chosen" in found
-                }
-                for name, table in tables.items()
-            },
+            "tuning": {name: table["tuning"] for name, table in tables.items()},
             "uncapped": without_cap,
         },
     )
@@ -181,19 +169,14 @@ def judge(study: Study) -> Study:
 
     The paper shows no random direction: the difference that it credits to the direction is RCAD's gain over ERM.
     """
-    printed = {
-        name: {LABELS[method]: mean for method, (mean, _) in rows.items()}
-        for name, rows in UCI_NLL.items()
-        if name in study.columns
-    }
     planned = plan_claims(
-        printed,
         study.columns,
+        T7,
         [("RCAD", "ERM"), ("RCAD", "ME-ADA")],
         better=lambda column: "has lower NLL than",
         lower=True,
     )
-    claims = judged(
+    claims = judge_all(
         planned,
         study.cells(),
         higher_is_better=False,
@@ -218,40 +201,37 @@ def synthetic(rows: int = 60, splits: int = 20) -> Dataset:
     return Dataset("synthetic", "regression", Split(x, y), standard_splits=pairs, note="made up")
 
 
-def study(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+def tune_and_refit(data: Dataset, settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """One data set: every method tuned and refitted on every split."""
     inner = [_inner(data, settings, k) for k in range(settings.splits)]
     pairs = data.standard_splits[: settings.splits]
     outer = [fold(data, np.sort(train), np.sort(test)) for train, test in pairs]
-    methods: dict[str, Any] = {}
+    methods, tuning = {}, {}
     for arm in settings.arms():
-        progress = partial(say, f"{data.name}: {arm.name}")
+        progress = partial(on_progress, f"{data.name}: {arm.name}")
         seeds = [TUNING_SEED + k for k in range(settings.splits)]
-        scores, chosen = tune(arm, inner, seeds, settings.protocol, metric="nll", smaller=True, progress=progress)
-        jobs = [Job(arm.candidates[choice], k, k) for k, choice in enumerate(chosen)]
-        final = fit(jobs, outer, settings.protocol, progress).metrics
-        methods[arm.name] = {
-            "nll": final["nll"],
-            "rmse": final["rmse"],
+        scores, chosen = tune(arm, inner, seeds, settings.protocol, "nll", progress)
+        methods[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
+        diverged = int((~np.isfinite(scores)).sum())
+        tuning[arm.name] = {
             "chosen": chosen,
-            "validation_mean": _means(scores),
-            "tuning_diverged": int((~np.isfinite(scores)).sum()),
+            "validation_mean": np.mean(scores, 0).tolist(),
+            "tuning_diverged": diverged,
         }
     # The protocol as it stands, without a choice: the first of ERM's configurations is the last epoch.
-    final = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
-    methods[FIXED] = {"nll": final["nll"], "rmse": final["rmse"]}
+    methods[FIXED] = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
     sizes = {"train": len(pairs[0][0]), "test": len(pairs[0][1]), "validation": len(inner[0].held_y)}
-    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods}
+    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods, "tuning": tuning}
 
 
 def _inner(data: Dataset, settings: Settings, split: int) -> Fold:
     """Training rows of a standard split, some of them held out to tune by."""
     rows = np.sort(data.standard_splits[split][0])
-    kept, held = holdout(data.train.y[rows], settings.validation, seed=split, stratified=False)
-    return fold(data, rows[kept], rows[held])
+    fitted, held = holdout(data.train.y[rows], settings.validation, seed=split, stratified=False)
+    return fold(data, rows[fitted], rows[held])
 
 
-def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
+def uncapped(data: Dataset, settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """RCAD with and without the cap over lambda, on inner validation rows of the first splits: no test row is read."""
     folds = [_inner(data, settings, k) for k in range(min(5, settings.splits))]
     result: dict[str, Any] = {"lambdas": list(settings.lambdas), "alpha": settings.lambda_alpha}
@@ -260,13 +240,10 @@ def uncapped(data: Dataset, settings: Settings, say: Say) -> dict[str, Any]:
             Candidate({"lam": w}, compose(gaussian(cap=cap), rcad(settings.lambda_alpha, w)), may_diverge=True)
             for w in settings.lambdas
         ]
-        say(f"{data.name}: entropy {name}", 0, 1)
-        jobs = [Job(one, k, TUNING_SEED + k) for one in candidates for k in range(len(folds))]
-        values = np.asarray(fit(jobs, folds, settings.protocol).metrics["nll"]).reshape(len(candidates), -1)
-        result[name] = {
-            "validation_nll": [[float(v) if np.isfinite(v) else None for v in row] for row in values],
-            "diverged": [int((~np.isfinite(row)).sum()) for row in values],
-        }
+        on_progress(f"{data.name}: entropy {name}", 0, 1)
+        jobs = [Job(candidate, k, TUNING_SEED + k) for candidate in candidates for k in range(len(folds))]
+        values = np.reshape(fit(jobs, folds, settings.protocol).metrics["nll"], (len(candidates), -1))
+        result[name] = {"validation_nll": values.tolist(), "diverged": (~np.isfinite(values)).sum(1).tolist()}
     return result
 
 
@@ -277,9 +254,3 @@ def fold(data: Dataset, train: Index, held: Index) -> Fold:
     x, held_x = (torch.from_numpy(inputs.transform(data.train.x[rows])) for rows in (train, held))
     y, held_y = (torch.from_numpy(targets.transform(data.train.y[rows])) for rows in (train, held))
     return Fold(x, y, held_x, held_y, 0, targets.scale)
-
-
-def _means(scores: Sequence[Sequence[float]]) -> list[float | None]:
-    """The mean over folds of each candidate's score; None where one diverged."""
-    means = np.asarray(scores).mean(0)
-    return [float(mean) if np.isfinite(mean) else None for mean in means]

@@ -75,18 +75,18 @@ def export(predictor: Predictor, path: Path, to: str | None = None) -> float:
     if path.suffix not in suffixes:
         raise InputError(f"expected a file that ends in {' or '.join(suffixes)}, but got {path}; rename it")
     to = suffixes[path.suffix]
-    x, wanted = _example(predictor)
+    x, expected = _example(predictor)
     whole, described = Whole(predictor).eval(), json.dumps(description(predictor))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            content, found = (_torch if to == "torch" else _onnx)(whole, x, described)
+            content, output = (_torch if to == "torch" else _onnx)(whole, x, described)
     except (ImportError, InputError):
         raise
     except Exception as error:  # exporters raise nearly everything
         name = type(predictor.model).__name__
         raise InputError(f"expected a model that {to} can export, but {name} is not: {reason(error)}") from None
-    apart = np.abs(found.astype(np.float64) - wanted).max() / (predictor.target[1] if predictor.target else 1.0)
+    apart = np.abs(output.astype(np.float64) - expected).max() / (predictor.target[1] if predictor.target else 1.0)
     if not apart <= TOLERANCE:
         raise InputError(
             f"expected outputs within {TOLERANCE:g} of the run's, but those of {to} are {apart:.2g} off; "

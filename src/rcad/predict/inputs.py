@@ -75,26 +75,28 @@ class ImageInputs:
         if pixels.ndim == 3 and self.shape[0] == 1:
             pixels = pixels[:, None]
         if tuple(pixels.shape[1:]) != self.shape or not len(pixels):
-            wanted = ", ".join(map(str, self.shape))
-            raise InputError(f"expected images of shape (N, {wanted}), but got {tuple(pixels.shape)}")
+            shape = ", ".join(map(str, self.shape))
+            raise InputError(f"expected images of shape (N, {shape}), but got {tuple(pixels.shape)}")
         if pixels.dtype != torch.uint8:
             pixels = pixels.float()
             low, high = pixels.min().item(), pixels.max().item()
             if not (low >= 0 and high <= 1):
-                got = f"values from {low:.4g} to {high:.4g}"
-                raise InputError(f"expected uint8 pixels or numbers in [0, 1], but got {got}; do not normalise them")
+                raise InputError(
+                    f"expected uint8 pixels or numbers in [0, 1], but got values from {low:.4g} to {high:.4g}; "
+                    "do not normalise them"
+                )
         return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), pixels))
 
     def _files(self, path: Path, skip_bad: bool) -> Examples:
-        root = path if path.is_dir() else path.parent
-        every = (one.relative_to(root) for one in (path.rglob("*") if path.is_dir() else [path]) if one.is_file())
-        images = [one for one in every if is_image_name(one.name) and not any(p.startswith(".") for p in one.parts)]
-        if not images:
+        root, paths = (path, path.rglob("*")) if path.is_dir() else (path.parent, [path])
+        files = [file.relative_to(root) for file in paths if file.is_file() and is_image_name(file.name)]
+        names = sorted(str(file) for file in files if not any(part.startswith(".") for part in file.parts))
+        if not names:
             raise InputError(f"expected an image or a folder with images, but found none at {path}; check the path")
-        return Examples(len(images), ("file",), self._decoded(root, sorted(map(str, images)), skip_bad))
+        return Examples(len(names), ("file",), self._decoded(root, names, skip_bad))
 
     def _decoded(self, root: Path, names: Sequence[str], skip_bad: bool) -> Iterator[Part]:
-        def tried(name: str) -> npt.NDArray[np.uint8] | InputError:
+        def decode_one(name: str) -> npt.NDArray[np.uint8] | InputError:
             try:
                 return self._image(root / name)
             except InputError as error:
@@ -102,14 +104,14 @@ class ImageInputs:
 
         with ThreadPoolExecutor() as pool:
             for start in range(0, len(names), BATCH):
-                some = names[start : start + BATCH]
-                images: list[Any] = list(pool.map(tried, some))
-                bad = [one for one in images if isinstance(one, InputError)]
-                if bad and not skip_bad:
-                    raise bad[0]
-                good = [(name, one) for name, one in zip(some, images, strict=True) if not isinstance(one, InputError)]
-                pixels = np.stack([one for _, one in good]) if good else np.empty((0, *self.shape), np.uint8)
-                yield Part([(name,) for name, _ in good], torch.from_numpy(pixels), tuple(map(str, bad)))
+                batch = names[start : start + BATCH]
+                images = dict(zip(batch, pool.map(decode_one, batch), strict=True))
+                errors = [error for error in images.values() if isinstance(error, InputError)]
+                if errors and not skip_bad:
+                    raise errors[0]
+                good = {name: image for name, image in images.items() if not isinstance(image, InputError)}
+                pixels = np.stack(list(good.values())) if good else np.empty((0, *self.shape), np.uint8)
+                yield Part([(name,) for name in good], torch.from_numpy(pixels), tuple(map(str, errors)))
 
     def _image(self, path: Path) -> npt.NDArray[np.uint8]:
         data, origin = read_bytes(path), str(path)
@@ -127,22 +129,19 @@ class ImageInputs:
 
 
 @dataclass(frozen=True)
-class TableInputs:
+class TableInputs(TableFeatures):
     """How the rows of a table were given to the model: its columns by name, and the scales of the training rows."""
 
-    encoder: TableEncoder
-    scales: Standardizer
-
     @classmethod
-    def from_dict(cls, preprocessing: Mapping[str, Any]) -> TableInputs:
+    def of_run(cls, preprocessing: Mapping[str, Any]) -> TableInputs:
         """From what a run keeps; a table that was no file has numbers alone."""
         encoder = preprocessing.get("encoder")
         if encoder is None:
             size = len(Standardizer.from_dict(preprocessing["features"]).mean)
             names = shaped("columns", preprocessing["columns"], [str]) or [f"x{j}" for j in range(size)]
             encoder = TableEncoder(tuple(map(ColumnCode, names))).to_dict()
-        made = TableFeatures.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
-        return cls(made.encoder, made.scales)
+        features = cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
+        return cls(features.encoder, features.scales)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -155,13 +154,13 @@ class TableInputs:
     def read(self, x: Any, *, skip_bad: bool = False) -> Examples:
         table = self._table(x)
         # Columns that name the rows predict nothing, but tell them apart.
-        kept = [name for name, _ in self.encoder.left_out if name in table.names and name != "row"]
+        headers = [name for name, _ in self.encoder.left_out if name in table.names and name != "row"]
         names = _numbered(len(table))
-        for text in (as_text(table, table.names.index(name)) for name in kept):
+        for text in (as_text(table, table.names.index(header)) for header in headers):
             values = [*text.levels, ""]
             names = [(*before, values[code]) for before, code in zip(names, text.codes, strict=True)]
         features = torch.from_numpy(self.scales.transform(self.encoder.transform(table)))
-        return Examples(len(table), ("row", *kept), self._rows(table, names, features))
+        return Examples(len(table), ("row", *headers), self._rows(table, names, features))
 
     def _table(self, x: Any) -> Table:
         if isinstance(x, str | Path):
@@ -178,14 +177,14 @@ class TableInputs:
         return table
 
     def _rows(self, table: Table, names: Sequence[tuple[str, ...]], features: Tensor) -> Iterator[Part]:
-        found = []
+        unknown = []
         for code in (code for code in self.encoder.codes if code.levels is not None and code.name in table.names):
             text: Text = as_text(table, table.names.index(code.name))
             new = [level for level in text.levels if level not in (code.levels or ())]
             if new:
-                found.append(f"{code.name!r} ({shown(new[0])}{', ...' if len(new) > 1 else ''})")
-        if found:
-            log.warning("%s", f"categories that training did not have count as unknown: {', '.join(found)}")
+                unknown.append(f"{code.name!r} ({shown(new[0])}{', ...' if len(new) > 1 else ''})")
+        if unknown:
+            log.warning("categories that training did not have count as unknown: %s", ", ".join(unknown))
         yield from _parts(names, features)
 
 

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, expanded, fitting, html_table, is_number, shaped
+from rcad.errors import InputError, expanded, fitting, html_table, shaped
+from rcad.evaluate.conformal import check_coverage
 from rcad.hub import PREFIX, Address, Repository
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Gaussian
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 _TARGET = {"mean": float, "scale": float, "unit": (str, None)}
-_KEPT = {"classes": [str], "columns": [str], "shape": ([int], None), "target": (_TARGET, None)}
+_PREPROCESSING = {"classes": [str], "columns": [str], "shape": ([int], None), "target": (_TARGET, None)}
 """What a run keeps beside its weights."""
 
 
@@ -99,22 +100,22 @@ class Predictor:
             progress(done, examples.total)
 
     def _all(self, x: Any) -> Array:
-        return np.concatenate([found for _, found in self.answers(self.preprocessing.read(x))])
-
-    def _number(self) -> str:
-        return "a number, with its deviation" + (f", in {self.unit}" if self.unit else "")
+        return np.concatenate([values for _, values in self.answers(self.preprocessing.read(x))])
 
     def _about(self) -> dict[str, str]:
         from rcad.runs.words import leading, metric, title
 
-        names = f"{', '.join(self.classes[:8])}{', ...' if len(self.classes) > 8 else ''}"
         metrics = self.record.metrics
+        predicts = "a number, with its deviation" + (f", in {self.unit}" if self.unit else "")
+        if self.classes:
+            names = f"{', '.join(self.classes[:8])}{', ...' if len(self.classes) > 8 else ''}"
+            predicts = f"{len(self.classes)} classes: {names}"
         return {
             "run": self.record.id,
             "trained": title(self.record.config),
             "model": self.record.resolved.get("model", type(self.model).__name__),
             "takes": str(self.preprocessing),
-            "predicts": f"{len(self.classes)} classes: {names}" if self.classes else self._number(),
+            "predicts": predicts,
             "test": self.record.message
             or ", ".join(f"{name} {metric(name, metrics[name])}" for name in leading(metrics, 3)),
         }
@@ -127,7 +128,7 @@ class Predictor:
 
 
 def answer(output: Tensor, target: tuple[float, float] | None) -> Tensor:
-    """A model's output in words that need no model: probabilities, or mean and deviation in the target's unit."""
+    """The probabilities (B, K) of logits; or of a Gaussian head the mean and deviation (B, 2) in the target's unit."""
     if target is None:
         return output.softmax(1)
     center, scale = target
@@ -142,12 +143,7 @@ def intervals(moments: Array, coverage: float) -> Array:
     return np.stack([moments[:, 0] - half, moments[:, 0] + half], axis=1)
 
 
-def check_coverage(coverage: float) -> None:
-    if not (is_number(coverage) and 0 < coverage < 1):
-        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
-
-
-def fetched(name: str) -> Path:
+def fetch_run(address: str) -> Path:
     """The folder of a run that the Hub keeps, in the cache: safetensors and JSON, verified; nothing is executed."""
     from rcad.data.cache import cache_root
     from rcad.data.elsewhere import linked
@@ -156,14 +152,14 @@ def fetched(name: str) -> Path:
     from rcad.runs.store import CONFIG, RECORD, WEIGHTS
 
     cache = cache_root()
-    repository = Repository(Address.parse(name), "model", cache / "hub")
-    wanted = (RECORD, CONFIG, WEIGHTS)
-    for one in wanted:
-        if one not in repository.names:
-            raise InputError(f"expected {one} in {repository.address}, but it has none; was it sent by rcad push?")
-    files = repository.fetch(wanted)
+    repository = Repository(Address.parse(address), "model", cache / "hub")
+    names = (RECORD, CONFIG, WEIGHTS)
+    for name in names:
+        if name not in repository.names:
+            raise InputError(f"expected {name} in {repository.address}, but it has none; was it sent by rcad push?")
+    files = repository.fetch(names)
     run = RunRecord.from_json(read_text(files[RECORD]), source=f"{RECORD} of {repository.address}").id
-    return linked(cache, str(repository), {f"{run}/{one}": path for one, path in files.items()}) / run
+    return linked(cache, str(repository), {f"{run}/{name}": path for name, path in files.items()}) / run
 
 
 def write_csv(
@@ -194,24 +190,24 @@ def write_csv(
     with replacing(out) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*examples.headers, "prediction", *own])
-        for part, found in predictor.answers(examples, progress):
+        for part, values in predictor.answers(examples, progress):
             bad += part.bad
             if classes:
-                labels = [classes[k] for k in found.argmax(1)]
-                values = np.column_stack([found.max(1, initial=0), found])
+                labels = [classes[k] for k in values.argmax(1)]
+                columns = np.column_stack([values.max(1, initial=0), values])
                 counts.update(labels)
             else:
-                labels = [f"{mean:.8g}" for mean in found[:, 0]]
-                values = np.column_stack([found[:, 1], intervals(found, coverage)])
-                means += found[:, 0].tolist()
-            for names, label, numbers in zip(part.names, labels, values, strict=True):
+                labels = [f"{mean:.8g}" for mean in values[:, 0]]
+                columns = np.column_stack([values[:, 1], intervals(values, coverage)])
+                means += values[:, 0].tolist()
+            for names, label, numbers in zip(part.names, labels, columns, strict=True):
                 writer.writerow([*names, label, *(f"{number:.8g}" for number in numbers)])
         if len(bad) == examples.total:
             raise InputError(f"expected images that can be read in {data}, but all are broken, e.g.: {bad[0]}")
-    told: dict[str, Any] = {"examples": examples.total - len(bad), "skipped": bad}
+    summary: dict[str, Any] = {"examples": examples.total - len(bad), "skipped": bad}
     if classes:
-        return {**told, "classes": {name: counts[name] for name in classes}}
-    return {**told, "mean": float(np.mean(means)), "least": min(means), "most": max(means), "coverage": coverage}
+        return {**summary, "classes": {name: counts[name] for name in classes}}
+    return {**summary, "mean": float(np.mean(means)), "least": min(means), "most": max(means), "coverage": coverage}
 
 
 def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") -> Predictor:
@@ -227,24 +223,24 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
     >>> classifier = rcad.load("runs/3f2a")  # doctest: +SKIP
     >>> classifier.predict_proba("new_images/")  # doctest: +SKIP
     """
-    from rcad.evaluate.saved_run.loading import finished, load_weights, restored, retrain_advice
+    from rcad.evaluate.saved_run.loading import finished, load_weights, restore, retrain_advice
     from rcad.predict.inputs import ImageInputs, TableInputs
     from rcad.runs.store import Store
     from rcad.train.machine import pick_device
     from rcad.train.task import as_built, model_for
 
-    path = fetched(str(run)) if str(run).startswith(PREFIX) else Path(run)
+    path = fetch_run(str(run)) if str(run).startswith(PREFIX) else Path(run)
     is_folder = len(path.parts) > 1 or path.is_dir()
     store = Store.open(path.parent if is_folder else runs, create=False)
     record = finished(store, path.name)
-    tensors, kept = load_weights(store, record.id)
+    tensors, state = load_weights(store, record.id)
     inputs: ImageInputs | TableInputs
     with fitting(f"the weights of run {record.id}", retrain_advice(store, record.id)):
-        kept = shaped(f"the weights of run {record.id}", kept, _KEPT)
-        if "features" in kept:
-            inputs, mean, std = TableInputs.from_dict(kept), None, None
-        elif kept["shape"] is not None:
-            inputs = ImageInputs(tuple(kept["shape"]), record.config.data.size)
+        state = shaped(f"the weights of run {record.id}", state, _PREPROCESSING)
+        if "features" in state:
+            inputs, mean, std = TableInputs.of_run(state), None, None
+        elif state["shape"] is not None:
+            inputs = ImageInputs(tuple(state["shape"]), record.config.data.size)
             # Placeholders: those of training come with the weights.
             mean, std = [0.0] * inputs.shape[0], [1.0] * inputs.shape[0]
         else:
@@ -252,8 +248,8 @@ def load(run: str | Path, *, runs: str | Path = "runs", device: str = "auto") ->
                 f"expected the weights of run {record.id} to say the size of its images, but it was trained by an "
                 f"earlier version; {retrain_advice(store, record.id)}"
             )
-    model, where = model_for(as_built(record), inputs.shape, len(kept["classes"]), mean, std), pick_device(device)
-    model = restored(model, tensors, store, record.id, where)
-    target = kept["target"] and (kept["target"]["mean"], kept["target"]["scale"])
-    unit = (kept["target"] or {}).get("unit") or ""
-    return Predictor(record, model, tuple(kept["classes"]), inputs, target, where, unit)
+    model, where = model_for(as_built(record), inputs.shape, len(state["classes"]), mean, std), pick_device(device)
+    model = restore(model, tensors, store, record.id, where)
+    target = state["target"] and (state["target"]["mean"], state["target"]["scale"])
+    unit = (state["target"] or {}).get("unit") or ""
+    return Predictor(record, model, tuple(state["classes"]), inputs, target, where, unit)

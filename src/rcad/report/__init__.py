@@ -1,1 +1,1 @@
-"""One document, shown four ways: HTML, Markdown, LaTeX and terminal. It knows no record; whoever has one builds it."""
+"""Documents, rendered as HTML, Markdown, LaTeX and terminal text. Other rooms build them from their records."""

@@ -1,4 +1,4 @@
-"""What a page says, whatever shows it: sections of paragraphs, tables, figures and commands, with verdicts first.
+"""The content of a page, whatever renders it: sections of paragraphs, tables, figures and commands, verdicts first.
 
 Texts are plain; a part in backticks is set as code. Nothing here knows a record or a format: `html.page`,
 `markdown.markdown`, `latex.table` and `terminal.text` render it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rcad.errors import InputError
@@ -77,6 +77,12 @@ class Table:
         if self.choose and self.choose not in self.header:
             raise InputError(f"expected the name of a column to choose by, but got {self.choose!r}")
 
+    @staticmethod
+    def of(rows: Sequence[Mapping[str, str | Cell]], caption: str = "", **options: Any) -> Table:
+        """The table of rows that have their cells by the column's name, all the same columns; options as in `Table`."""
+        header = list(rows[0]) if rows else []
+        return Table(header, [[row[name] for name in header] for row in rows], caption, **options)
+
     @property
     def cells(self) -> list[list[Cell]]:
         """Every cell as a `Cell`."""
@@ -100,6 +106,16 @@ class Table:
             any(column) and all(not text or _NUMBER.fullmatch(text) for text in column)
             for column in columns or [[]] * len(self.header)
         ]
+
+    def filled(self, keep: Sequence[str] = ()) -> Table:
+        """The table without columns that say nothing, but for those to keep."""
+        columns = [
+            k
+            for k, name in enumerate(self.header)
+            if name in keep or any(row[k].text not in ("", "-") for row in self.cells)
+        ]
+        header, rows = [self.header[k] for k in columns], [[row[k] for k in columns] for row in self.rows]
+        return replace(self, header=header, rows=rows)
 
     @property
     def choices(self) -> dict[str, int]:

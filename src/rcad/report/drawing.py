@@ -27,8 +27,6 @@ _SIZE = re.compile(r' (width|height)="[^"]*"')
 BLACK, BLUE, VERMILION, GREEN = "#000000", "#0072B2", "#D55E00", "#009E73"
 ORANGE, SKY, PAPER = "#E69F00", "#56B4E9", "#CC79A7"
 GREY, LIGHT = "#666666", "#BBBBBB"
-VERDICT_COLOURS = {"reproduced": GREEN, "not reproduced": ORANGE, "opposite": VERMILION, "undecided": LIGHT}
-VERDICT_SIGNS = {"reproduced": "+", "not reproduced": "\N{MINUS SIGN}", "opposite": "x", "undecided": "?"}
 # The first fragment found in a method's name decides.
 _BY_NAME = (
     ("random", VERMILION),
@@ -40,18 +38,18 @@ _BY_NAME = (
     ("adversarial", GREEN),
     ("smoothing", SKY),
 )
-_REST = ("#8B6914", "#5D3A9B", GREEN, ORANGE, SKY, VERMILION, GREY)
+_SPARE = ("#8B6914", "#5D3A9B", GREEN, ORANGE, SKY, VERMILION, GREY)
 
 
 def matplotlib() -> Any:
     """The package, or a `MissingExtraError`. A notebook sets MPLBACKEND to one that this process may not have."""
-    named = os.environ.pop("MPLBACKEND", None)
+    backend = os.environ.pop("MPLBACKEND", None)
     try:
         need("matplotlib.figure", "matplotlib", EXTRA)
         return need("matplotlib", "matplotlib", EXTRA)
     finally:
-        if named is not None:
-            os.environ["MPLBACKEND"] = named
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
 
 
 def blank(width: float, height: float) -> Any:
@@ -61,14 +59,39 @@ def blank(width: float, height: float) -> Any:
     return figure
 
 
+def axes(width: float, height: float) -> tuple[Any, Any]:
+    """A new figure of this size in inches, and its bare axes."""
+    figure, ((ax,),) = grid(width, height, 1, 1)
+    return figure, ax
+
+
+def grid(width: float, height: float, down: int, across: int, **options: Any) -> tuple[Any, Any]:
+    """A new figure of this size in inches, and an array of bare axes."""
+    figure = blank(width, height)
+    array = figure.subplots(down, across, squeeze=False, **options)
+    for ax in array.flat:
+        bare(ax)
+    return figure, array
+
+
+def panels(count: int, width: float, height: float, *, left: float, below: float, **options: Any) -> tuple[Any, Any]:
+    """A figure and its bare axes, row by row, at most three side by side; width and height are those of a panel."""
+    across = min(3, count)
+    down = -(-count // across)
+    figure, array = grid(left + width * across, height * down + below, down, across, **options)
+    for ax in array.flat[count:]:
+        ax.set_visible(False)
+    return figure, array.ravel()
+
+
 def inline(figure: Any) -> str:
     """A matplotlib figure as one `<svg>` element, the same text each time; its ids begin with a sum of its content."""
     buffer = io.StringIO()
     with matplotlib().rc_context({"svg.hashsalt": "rcad", "svg.fonttype": "path"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = _DROPPED.sub("", _AROUND.sub("", buffer.getvalue(), count=1))
-    head, tag_end, rest = text.partition(">")
-    text = f'{_SIZE.sub("", head)} style="stroke-linejoin: round; stroke-linecap: butt"{tag_end}{rest}'
+    head, tag_end, content = text.partition(">")
+    text = f'{_SIZE.sub("", head)} style="stroke-linejoin: round; stroke-linecap: butt"{tag_end}{content}'
     name = "f" + hashlib.sha256(text.encode()).hexdigest()[:10]
     return _NAMES.sub(rf"\g<1>{name}-", text).strip()
 
@@ -104,29 +127,25 @@ def save(figures: Iterable[Figure], folder: Path, forms: Sequence[str] = ("png",
 def colour_of(name: str) -> str:
     """A method keeps its colour on every picture; those without one are grey."""
     low = name.casefold()
-    if low == "erm":
-        return BLACK
-    if low == "ls":
-        return SKY
-    return next((colour for part, colour in _BY_NAME if part in low), GREY)
+    whole = {"erm": BLACK, "ls": SKY}
+    return whole.get(low) or next((colour for part, colour in _BY_NAME if part in low), GREY)
 
 
 def colours_of(names: Sequence[str]) -> dict[str, str]:
     """Different colours for the lines of one picture, as far as there are colours."""
-    found: dict[str, str] = {}
-    rest = list(_REST)
+    colours: dict[str, str] = {}
     for name in names:
         colour = colour_of(name)
-        if colour == GREY or colour in found.values():
-            colour = next((one for one in rest if one not in found.values()), GREY)
-        found[name] = colour
-    return found
+        if colour == GREY or colour in colours.values():
+            colour = next((spare for spare in _SPARE if spare not in colours.values()), GREY)
+        colours[name] = colour
+    return colours
 
 
 def label(text: str, width: int = 26, lines: int = 2) -> str:
     """Text for a picture: wrapped, cut, no formulas, and only signs that the font has."""
-    known = _signs()
-    plain = "".join(sign if ord(sign) in known else "\N{WHITE SQUARE}" for sign in " ".join(text.split()))
+    drawable = _signs()
+    plain = "".join(sign if ord(sign) in drawable else "\N{WHITE SQUARE}" for sign in " ".join(text.split()))
     wrapped = textwrap.wrap(plain, width, max_lines=lines, placeholder=" …") or [""]
     return "\n".join(wrapped).replace("$", r"\$")
 
@@ -152,10 +171,10 @@ def limits(values: Iterable[float], *, around: float | None = None, reach: float
         return (0.0, 1.0)
     low, high = ordered[len(ordered) // 4], ordered[(3 * len(ordered)) // 4]
     far = reach * (high - low)
-    kept = [value for value in ordered if low - far <= value <= high + far]
-    kept += [] if around is None else [around]
-    margin = 0.06 * (max(kept) - min(kept)) or 0.5
-    return min(kept) - margin, max(kept) + margin
+    inside = [value for value in ordered if low - far <= value <= high + far]
+    inside += [] if around is None else [around]
+    margin = 0.06 * (max(inside) - min(inside)) or 0.5
+    return min(inside) - margin, max(inside) + margin
 
 
 def bare(ax: Any) -> None:
@@ -193,6 +212,23 @@ def beyond(ax: Any, values: Sequence[float], place: float, bounds: tuple[float, 
 def legend(figure: Any, handles: Sequence[Any], columns: int = 4) -> None:
     if handles:
         figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8.5, frameon=False)
+
+
+def finish(
+    figure: Any, keys: Sequence[Any], caption: str, alt: str, name: str, *, columns: int = 4, wide: bool = False
+) -> Figure:
+    """The picture of a document, with a legend of so many columns."""
+    legend(figure, keys, columns)
+    return Figure(figure, caption, alt, wide, name)
+
+
+PUBLISHED: dict[str, Any] = {"color": PAPER, "mfc": "none", "mew": 1.4}
+"""How published numbers look."""
+
+
+def published_key(ax: Any, **style: Any) -> Any:
+    """The entry of the legend for what the paper prints."""
+    return key(ax, "as published", **{"marker": "D", "ls": "", "ms": 5, **PUBLISHED, **style})
 
 
 def key(ax: Any, text: str, **style: Any) -> Any:

@@ -29,34 +29,33 @@ _SPECIAL = re.compile("|".join(map(re.escape, _WORDS)))
 
 def escaped(text: str) -> str:
     """Text that LaTeX sets as it is."""
-    return _SPECIAL.sub(lambda found: _WORDS[found[0]], " ".join(text.split()))
+    return _SPECIAL.sub(lambda sign: _WORDS[sign[0]], " ".join(text.split()))
 
 
-def table(shown: Table, name: str) -> str:
+def table(content: Table, name: str) -> str:
     """A floating table with its caption; a cell's note stands small in the row below, "aside" is in italics.
 
     Args:
         name: what its label ends with: `tab:rcad-NAME`.
     """
-    numeric = shown.numeric
     body: list[str] = []
-    for row in shown.cells:
+    for row in content.cells:
         body.append(_line([_cell(cell) for cell in row]))
         if any(cell.note for cell in row):
             body.append(_line([rf"{{\footnotesize({escaped(cell.note)})}}" if cell.note else "" for cell in row]))
-    if shown.last is not None:
-        body += [r"\midrule", _line([_cell(cell) for cell in shown.last_cells])]
+    if content.last is not None:
+        body += [r"\midrule", _line([_cell(cell) for cell in content.last_cells])]
     label = re.sub(r"[^A-Za-z0-9]+", "-", name)
     return "\n".join(
         [
             r"% \usepackage{booktabs}",
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{escaped(shown.caption)}}}",
+            rf"\caption{{{escaped(content.caption)}}}",
             rf"\label{{tab:rcad-{label}}}",
-            rf"\begin{{tabular}}{{{''.join('r' if right else 'l' for right in numeric)}}}",
+            rf"\begin{{tabular}}{{{''.join('r' if right else 'l' for right in content.numeric)}}}",
             r"\toprule",
-            _line([escaped(text) for text in shown.header]),
+            _line([escaped(text) for text in content.header]),
             r"\midrule",
             *body,
             r"\bottomrule",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table, code_spans
 
@@ -29,13 +30,13 @@ def markdown(document: Document, *, figures: str = "figures") -> str:
     """
     parts = [f"# {escaped(document.title)}", escaped(document.lead)]
     for section in document.sections:
-        found = section_parts(section, figures=figures)
-        parts += found if len(found) > 1 else []  # one that has pictures of the page alone
+        blocks = _section_blocks(section, figures)
+        parts += blocks if len(blocks) > 1 else []  # one that has pictures of the page alone
     parts.append("\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in document.facts.items()))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def section_parts(section: Section, *, figures: str = "figures") -> list[str]:
+def _section_blocks(section: Section, figures: str) -> list[str]:
     """A chapter in blocks, its heading first."""
     parts = [f"## {escaped(section.title)}"]
     parts += [f"> **{escaped(section.notice)}**"] if section.notice else []
@@ -57,19 +58,24 @@ def _blocks(part: Part, figures: str) -> list[str]:
     return [*([escaped(part.caption)] if part.caption else []), table(part)]
 
 
-def table(shown: Table) -> str:
-    """The table alone; numbers flush right."""
-    ruler = ["--:" if numeric else "---" for numeric in shown.numeric]
-    lines = [[escaped(name) for name in shown.header], ruler, *([cell(one) for one in row] for row in shown.body)]
+def table(content: Table, cell: Callable[[Cell], str] | None = None) -> str:
+    """The table alone; numbers flush right.
+
+    Args:
+        cell: writes a cell; None for `cell_text`.
+    """
+    ruler = ["--:" if numeric else "---" for numeric in content.numeric]
+    body = [list(map(cell or cell_text, row)) for row in content.body]
+    lines = [[escaped(name) for name in content.header], ruler, *body]
     # A bar inside a cell would end it.
     return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)
 
 
-def cell(one: Cell) -> str:
+def cell_text(cell: Cell) -> str:
     """A cell: marked ones bold, with its link to another file and its note."""
-    text = escaped(one.text)
-    if text and one.mark in ("good", "bad", "open"):
+    text = escaped(cell.text)
+    if text and cell.mark in ("good", "bad", "open"):
         text = f"**{text}**"
-    if one.href and not one.href.startswith("#"):
-        text = f"[{text}]({one.href})"
-    return f"{text} ({escaped(one.note)})" if one.note else text
+    if cell.href and not cell.href.startswith("#"):
+        text = f"[{text}]({cell.href})"
+    return f"{text} ({escaped(cell.note)})" if cell.note else text

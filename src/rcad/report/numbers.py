@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 MINUS = "\N{MINUS SIGN}"
 
@@ -54,6 +55,11 @@ def p_value(value: float | None, places: int = 4) -> str:
 def listed(names: Sequence[str]) -> str:
     """a, b and c."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def named_values(items: Mapping[str, Any]) -> str:
+    """Names with their values: rcad 1.0, torch 2.13."""
+    return ", ".join(f"{name} {value}" for name, value in items.items())
 
 
 def capital(text: str) -> str:

@@ -6,7 +6,8 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from rcad.errors import is_terminal, visible
 from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
@@ -45,7 +46,7 @@ def section_lines(section: Section, width: int | None = None) -> list[str]:
 def part_lines(part: Part, width: int | None = None) -> list[str]:
     """A text, line by line, a table with its caption below, or a command; nothing of figures and folded tables."""
     if isinstance(part, str):
-        return [line for told in part.splitlines() for line in paragraph(told, width)]
+        return [line for text in part.splitlines() for line in paragraph(text, width)]
     if isinstance(part, Command):
         return [*paragraph(part.about, width), f"  {part.text}"]
     if isinstance(part, Figure) or part.folded:
@@ -53,84 +54,67 @@ def part_lines(part: Part, width: int | None = None) -> list[str]:
     return [*table_lines(part, width), *paragraph(part.caption, width)]
 
 
-def paragraph(told: str, width: int | None = None) -> list[str]:
+def paragraph(text: str, width: int | None = None) -> list[str]:
     """The text in lines that end between words."""
-    plain = visible(" ".join(told.replace("`", "").split()))
+    plain = visible(" ".join(text.replace("`", "").split()))
     return textwrap.wrap(plain, width or screen_width(), break_long_words=False, break_on_hyphens=False)
 
 
 def table_lines(table: Table, width: int | None = None) -> list[str]:
     """The table; where it is too wide, spare columns go first, then texts wrap, then columns go from the right."""
-    room = width or screen_width()
-    rows = [[_shown(cell) for cell in row] for row in table.body]
-    kept = _columns_that_fit(table, rows, room)
-    head = [table.header[k] for k in kept]
-    body = [[row[k] for k in kept] for row in rows]
-    right = [table.numeric[k] for k in kept]
-    widths = _widths(head, body, right, room)
-    rule = "─" * min(sum(widths) + _GAP * (len(widths) - 1), _LONGEST_RULE)
-    lines = [*(bold(line) for line in _lines(head, widths, right)), rule]
-    last = _lines(body.pop(), widths, right) if table.last else []
-    for row in body:
-        lines += _lines(row, widths, right)
-    return [*lines, rule, *last] if last else lines
+    room, numeric = width or screen_width(), table.numeric
+    rows = [[_text(cell) for cell in row] for row in table.body]
+    full = [max(map(len, column)) for column in zip(table.header, *rows, strict=True)]
+    least = [_least(name, [row[k] for row in rows], numeric[k]) for k, name in enumerate(table.header)]
+    columns = _columns_that_fit(table, full, least, room)
+    widths = {k: full[k] for k in columns}
+    # The last text column gives way first: tables are written with their longest texts at the end.
+    for k in sorted(columns, key=lambda k: (numeric[k], -k)):
+        widths[k] = max(least[k], widths[k] - max(0, _total(widths.values()) - room))
+    rule = "─" * min(_total(widths.values()), _LONGEST_RULE)
+    head, *body = [_lines(row, widths, numeric) for row in (table.header, *rows)]
+    last = [rule, *body.pop()] if table.last else []
+    return [*map(bold, head), rule, *(line for lines in body for line in lines), *last]
 
 
-def _shown(cell: Cell) -> str:
+def _text(cell: Cell) -> str:
     note = f" ({cell.note})" if cell.note and cell.mark != "aside" else ""
     return visible(cell.text + note)
 
 
-def _columns_that_fit(table: Table, rows: Sequence[Sequence[str]], room: int) -> list[int]:
-    kept = list(range(len(table.header)))
-    spare = [list(table.header).index(name) for name in table.spare if name in table.header]
-    rest = [k for k in reversed(kept) if k not in spare and k > 0]
-    for k in (*spare, *rest):
-        if _needed(table, rows, kept, whole=k in spare) <= room or len(kept) == 1:
+def _least(name: str, cells: Sequence[str], numeric: bool) -> int:
+    """The narrowest that a column can be: numbers stay whole, of texts the longest word does, or a few words do."""
+    words = cells if numeric else [word for cell in cells for word in (*cell.split(), cell[:_NARROWEST])]
+    return max(map(len, [*name.split(), *words]), default=1)
+
+
+def _total(widths: Iterable[int]) -> int:
+    """The width of columns with the gaps between them."""
+    return sum(width + _GAP for width in widths) - _GAP
+
+
+def _columns_that_fit(table: Table, full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    columns, header = list(range(len(table.header))), list(table.header)
+    spare = [header.index(name) for name in table.spare if name in header]
+    for k in (*spare, *(k for k in reversed(columns[1:]) if k not in spare)):
+        needed = [least[column] for column in columns]
+        if k in spare:  # only the last column wraps for one of these
+            *before, last = columns
+            needed = [*(full[column] for column in before), max(least[last], len(header[last]))]
+        if _total(needed) <= room or len(columns) == 1:
             break
-        kept.remove(k)
-    return kept
+        columns.remove(k)
+    return columns
 
 
-def _needed(table: Table, rows: Sequence[Sequence[str]], kept: Sequence[int], *, whole: bool) -> int:
-    """The room that columns take; `whole` without wrapping any text but that of the last column."""
-    total = _GAP * (len(kept) - 1)
-    for k in kept:
-        words = [row[k] for row in rows] if (whole and k != kept[-1]) or table.numeric[k] else _words(rows, k)
-        name = table.header[k] if whole else max(table.header[k].split(), key=len, default="")
-        total += max(map(len, [name, *words]), default=0)
-    return total
-
-
-def _words(rows: Sequence[Sequence[str]], k: int) -> list[str]:
-    """What a text column must at least hold: its longest word, or some words side by side."""
-    found = [word for row in rows for word in row[k].split()]
-    return [*found, *(row[k][:_NARROWEST] for row in rows)]
-
-
-def _widths(head: Sequence[str], body: Sequence[Sequence[str]], right: Sequence[bool], room: int) -> list[int]:
-    widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
-    least = [
-        max(map(len, [*name.split(), *(row[k] for row in body)]), default=1)
-        if right[k]
-        else max(map(len, [*name.split(), *_words(body, k)]), default=1)
-        for k, name in enumerate(head)
-    ]
-    # The last text column gives way first: tables are written with their longest texts at the end.
-    for k in sorted(range(len(head)), key=lambda k: (right[k], -k)):
-        over = sum(widths) + _GAP * (len(widths) - 1) - room
-        if over <= 0:
-            break
-        widths[k] = max(least[k], widths[k] - over)
-    return widths
-
-
-def _lines(row: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
-    wrapped = [textwrap.wrap(cell, w, break_on_hyphens=False) or [""] for cell, w in zip(row, widths, strict=True)]
+def _lines(row: Sequence[str], widths: Mapping[int, int], numeric: Sequence[bool]) -> list[str]:
+    wrapped = [textwrap.wrap(row[k], width, break_on_hyphens=False) or [""] for k, width in widths.items()]
     lines = []
-    for k in range(max(map(len, wrapped))):
-        cells = [parts[k] if k < len(parts) else "" for parts in wrapped]
-        aligned = [f"{cell:>{w}}" if r else f"{cell:<{w}}" for cell, w, r in zip(cells, widths, right, strict=True)]
+    for cells in zip_longest(*wrapped, fillvalue=""):
+        aligned = [
+            f"{cell:>{width}}" if numeric[k] else f"{cell:<{width}}"
+            for cell, (k, width) in zip(cells, widths.items(), strict=True)
+        ]
         lines.append((" " * _GAP).join(aligned).rstrip())
     return lines
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from rcad.errors import InputError, Value, finite, fraction, one_of, shown, whole, writable
+from rcad.errors import InputError, Value, finite, fraction, is_finite, is_number, one_of, shown, whole, writable
 from rcad.loss.method_rows import MethodRow, method_rows
 
 _NAMES = {bool: "true or false", int: "a whole number", float: "a finite number", str: "a text"}
 
 
-class Kind(NamedTuple):
-    """One field's type.
+class FieldType(NamedTuple):
+    """The type of a field.
 
     Args:
         base: bool, int, float or str; of the items where `many`.
@@ -29,17 +29,12 @@ class Kind(NamedTuple):
     many: bool = False
     choices: tuple[str, ...] = ()
 
-    @property
-    def item(self) -> Kind:
-        """The kind of one item of a tuple."""
-        return Kind(self.base, choices=self.choices)
-
     def __str__(self) -> str:
-        one = f"one of {', '.join(self.choices)}" if self.choices else _NAMES[self.base]
-        return ("a list, each item " if self.many else "") + one + (" (or none)" if self.optional else "")
+        text = f"one of {', '.join(self.choices)}" if self.choices else _NAMES[self.base]
+        return ("a list, each item " if self.many else "") + text + (" (or none)" if self.optional else "")
 
 
-def coerce(name: str, kind: Kind, value: Any) -> Any:
+def coerce(name: str, kind: FieldType, value: Any) -> Any:
     """`value` as the field keeps it: an int becomes a float where a float is kept, a list a tuple.
 
     Args:
@@ -47,46 +42,34 @@ def coerce(name: str, kind: Kind, value: Any) -> Any:
     """
     if value is None and kind.optional:
         return None
+    if kind.many and isinstance(value, list | tuple):
+        item_type = FieldType(kind.base, choices=kind.choices)
+        return tuple(coerce(f"{name}[{index}]", item_type, item) for index, item in enumerate(value))
     if not kind.many:
-        return _coerce_one(name, kind, value)
-    if not isinstance(value, list | tuple):
-        raise wrong(name, kind, value)
-    return tuple(_coerce_one(f"{name}[{index}]", kind.item, one) for index, one in enumerate(value))
-
-
-def wrong(name: str, kind: object, value: Any) -> InputError:
-    return InputError(f"expected {name} to be {kind}, but got {shown(value)}")
-
-
-def _coerce_one(name: str, kind: Kind, value: Any) -> Any:
-    if kind.base is bool and isinstance(value, bool):
-        return value
-    if kind.base is int and isinstance(value, Integral) and value is not True and value is not False:
-        return int(value)
-    if kind.base is float:
-        try:
-            finite(name, value)
+        if kind.base is bool and isinstance(value, bool):
+            return value
+        if kind.base is int and isinstance(value, Integral) and value is not True and value is not False:
+            return int(value)
+        if kind.base is float and is_number(value) and is_finite(value):
             return float(value) + 0.0  # -0.0 becomes 0.0: equal values must be written alike
-        except OverflowError:
-            raise wrong(name, kind, value) from None
-    if kind.base is str and isinstance(value, str):
-        if kind.choices:
-            one_of(name, value, kind.choices)
-        return writable(name, value)
-    raise wrong(name, kind, value)
+        if kind.base is str and isinstance(value, str):
+            if kind.choices:
+                one_of(name, value, kind.choices)
+            return writable(name, value)
+    raise InputError(f"expected {name} to be {kind}, but got {shown(value)}")
 
 
-def _kind(hint: Any) -> Kind:
+def _kind(hint: Any) -> FieldType:
     if get_origin(hint) in (Union, types.UnionType):
         (inner,) = (arg for arg in get_args(hint) if arg is not type(None))
         return _kind(inner)._replace(optional=True)
     if get_origin(hint) is tuple:
         return _kind(get_args(hint)[0])._replace(many=True)
     if get_origin(hint) is Literal:
-        return Kind(str, choices=get_args(hint))
+        return FieldType(str, choices=get_args(hint))
     if hint not in _NAMES:
         raise TypeError(f"expected a config field of bool, int, float or str, but got {hint!r}")
-    return Kind(hint)
+    return FieldType(hint)
 
 
 MAX_SEED = 2**63 - 1
@@ -101,7 +84,7 @@ class Section(Value):
     """
 
     title: ClassVar[str]
-    kinds: ClassVar[Mapping[str, Kind]]
+    kinds: ClassVar[Mapping[str, FieldType]]
 
     def __init_subclass__(cls) -> None:
         cls.kinds = {
@@ -120,9 +103,9 @@ class Section(Value):
         """Checks these fields, or each item of theirs, where they are given."""
         for name in names:
             value = getattr(self, name)
-            for one in value if isinstance(value, tuple) else (value,):
-                if one is not None:
-                    check(f"{self.title}.{name}", one, **limits)
+            for item in value if isinstance(value, tuple) else (value,):
+                if item is not None:
+                    check(f"{self.title}.{name}", item, **limits)
 
 
 def _not_empty(name: str, value: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, did_you_mean, one_of
 from rcad.loss.method_rows import Defaults, parse_method, rows_to_plain, spelled
-from rcad.runs.config import KEYS, SECTIONS, Kind, RunConfig, wrong
+from rcad.runs.config import KEYS, SECTIONS, FieldType, RunConfig
 from rcad.runs.plain import from_plain, to_plain
 from rcad.runs.recipes import RECIPES
 
@@ -86,15 +86,22 @@ def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | 
     return from_plain(plain)
 
 
-def parse(name: str, kind: Kind, text: str) -> Any:
-    """The text as a value of `kind`. For an optional field "none" or nothing is None, unless "none" is a choice."""
+def _parsed(kind: FieldType, text: str) -> Any:
+    """The text as a value of `kind`; a text that is none stays one, and the config refuses it by name.
+
+    For an optional field "none" or nothing is None, unless "none" is a choice.
+    """
     text = text.strip()
     if kind.optional and (not text or (text.lower() == "none" and "none" not in kind.choices)):
         return None
     if kind.many:
-        items = _items(text)
-        return [_parse_one(f"{name}[{index}]", kind.item, item) for index, item in enumerate(items)]
-    return _parse_one(name, kind, text)
+        return [_parsed(FieldType(kind.base), item) for item in _items(text)]
+    if kind.base is bool:
+        return _BOOLS.get(text.lower(), text)
+    try:
+        return kind.base(text)
+    except ValueError:
+        return text
 
 
 def parse_any(text: str) -> Any:
@@ -114,13 +121,13 @@ def parse_any(text: str) -> Any:
 
 def _set_field(plain: dict[str, Any], key: str, text: str) -> None:
     if key == "seed":
-        plain["seed"] = parse("seed", Kind(int), text)
+        plain["seed"] = _parsed(FieldType(int), text)
         return
     title, _, name = key.partition(".")
     if key not in KEYS:
-        known = [one for one in KEYS if one.startswith(f"{title}.")] if title in SECTIONS else list(KEYS)
-        raise InputError(f"expected a key of the config to set, but got {key!r}{did_you_mean(key, known)}")
-    plain[title][name] = parse(key, SECTIONS[title].kinds[name], text)
+        nearby = [other for other in KEYS if other.startswith(f"{title}.")] if title in SECTIONS else list(KEYS)
+        raise InputError(f"expected a key of the config to set, but got {key!r}{did_you_mean(key, nearby)}")
+    plain[title][name] = _parsed(SECTIONS[title].kinds[name], text)
 
 
 def _set_parameter(rows: list[dict[str, Any]], key: str, value: Any, methods: Defaults | None) -> None:
@@ -131,8 +138,8 @@ def _set_parameter(rows: list[dict[str, Any]], key: str, value: Any, methods: De
         raise InputError(f"expected a method of the config, but got {owner!r}{hint}")
     holders = [row for row in candidates if name in _parameters(row, methods)]
     if not holders and methods is not None:
-        known = sorted({one for row in candidates for one in _parameters(row, methods)})
-        raise InputError(f"expected a parameter of the method, but got {key!r}{did_you_mean(name, known)}")
+        parameters = sorted(set().union(*(_parameters(row, methods) for row in candidates)))
+        raise InputError(f"expected a parameter of the method, but got {key!r}{did_you_mean(name, parameters)}")
     if not name.isidentifier() or name == "name":
         raise InputError(f"expected a parameter like method.alpha, but got {key!r}")
     (holders or candidates)[-1][name] = value
@@ -140,19 +147,6 @@ def _set_parameter(rows: list[dict[str, Any]], key: str, value: Any, methods: De
 
 def _parameters(row: Mapping[str, Any], methods: Defaults | None) -> set[str]:
     return {key for key in row if key != "name"} | set((methods or {}).get(row["name"], ()))
-
-
-def _parse_one(name: str, kind: Kind, text: str) -> Any:
-    if kind.base is str:
-        return text
-    if kind.base is bool:
-        if text.lower() not in _BOOLS:
-            raise wrong(name, kind, text)
-        return _BOOLS[text.lower()]
-    try:
-        return kind.base(text)
-    except ValueError:
-        raise wrong(name, kind, text) from None
 
 
 def _items(text: str) -> list[str]:

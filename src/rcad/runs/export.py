@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, need
 from rcad.runs.files import dumps, replacing, write_text
 from rcad.runs.record import RunRecord
 
@@ -23,21 +23,14 @@ def export(records: Sequence[RunRecord], path: Path) -> None:
     if path.suffix.lower() == ".json":
         write_text(path, dumps([record.to_dict() for record in records], indent=1) + "\n")
         return
-    table = rows(records)
-    names = list(table[0]) if table else [*_FIRST, *_LAST]
+    rows = [_flat(record) for record in records]
+    own = dict.fromkeys(name for row in rows for name in row if name not in _FIRST + _LAST)
     write = _write_csv if path.suffix.lower() == ".csv" else _write_parquet
-    write(table, names, path)
-
-
-def rows(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
-    """A flat row per record; every row has every column, None where the run has no such value."""
-    flat = [_flat(record) for record in records]
-    names = list(dict.fromkeys([*_FIRST, *(key for row in flat for key in row), *_LAST]))
-    ordered = [name for name in names if name not in _LAST] + list(_LAST)
-    return [{name: row.get(name) for name in ordered} for row in flat]
+    write(rows, [*_FIRST, *own, *_LAST], path)
 
 
 def _flat(record: RunRecord) -> dict[str, Any]:
+    """A row without the columns that this run has no value for."""
     plain = record.to_dict()
     row = {name: record.summary()[name] for name in _FIRST}
     row |= {f"metrics.{key}": value for key, value in plain["metrics"].items()}
@@ -54,20 +47,16 @@ def _cell(value: Any) -> Any:
     return " ".join(map(str, value)) if isinstance(value, list) else value
 
 
-def _write_csv(table: list[dict[str, Any]], names: list[str], path: Path) -> None:
+def _write_csv(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(table)
+        writer.writerows(rows)
 
 
-def _write_parquet(table: list[dict[str, Any]], names: list[str], path: Path) -> None:
-    try:
-        import pyarrow as arrow
-        from pyarrow import parquet
-    except ImportError:
-        raise MissingExtraError("pyarrow", "data") from None
-    columns = {name: arrow.array(_uniform([row[name] for row in table])) for name in names}
+def _write_parquet(rows: list[dict[str, Any]], names: list[str], path: Path) -> None:
+    arrow, parquet = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
+    columns = {name: arrow.array(_uniform([row.get(name) for row in rows])) for name in names}
     with replacing(path) as temporary:
         parquet.write_table(arrow.table(columns), temporary)
 

@@ -31,12 +31,12 @@ from rcad.errors import InputError, shown
 
 T = TypeVar("T")
 SUM = "sha256"
-"""Under which an object in a file carries the sum of its other members."""
+"""The key under which an object in a file holds the checksum of its other members."""
 STAMP = ("kind", "schema", SUM)
-"""What a file of a record says beside the record."""
+"""Keys of a record's file that are not the record's own."""
 
 KEY = "checkpoint"
-"""Under which the header holds, as JSON, its sum and what is said beside the tensors."""
+"""The key of a header under which JSON holds the checksum, the version and what goes with the tensors."""
 NO_SUM = "0" * 64
 """Stands in the header until the sum is known."""
 _SUM_IN_HEADER = re.compile(rb'\{\\"sha256\\": \\"([0-9a-f]{64})\\"')
@@ -48,14 +48,18 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
 
 
 @contextlib.contextmanager
-def expecting(path: Path, what: str) -> Iterator[None]:
-    """An OSError inside is one line: `path` was expected to be `what`, why it is not, and what to do."""
+def expecting(path: Path, expected: str) -> Iterator[None]:
+    """Turns an OSError inside into one line: what `path` was expected to be, why it is not, and what to do.
+
+    Args:
+        expected: a few words, with what to do about it behind "; ".
+    """
     try:
         yield
     except OSError as error:
-        what, _, remedy = what.partition("; ")
+        expected, _, remedy = expected.partition("; ")
         reason = "; ".join(filter(None, [str(error.strerror or error), remedy]))
-        raise InputError(f"expected {path} to be {what}, but got: {reason}") from None
+        raise InputError(f"expected {path} to be {expected}, but got: {reason}") from None
 
 
 def denied(error: InputError) -> bool:
@@ -142,8 +146,8 @@ def ready_folder(folder: Path) -> None:
 
 def check_folder(folder: Path) -> None:
     """See that files can be written to `folder`, or to the nearest folder above that there is; nothing is left."""
-    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
-    with expecting(folder, FOLDER), tempfile.TemporaryFile(dir=there) as file:
+    nearest = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    with expecting(folder, FOLDER), tempfile.TemporaryFile(dir=nearest) as file:
         file.write(b"0")
 
 
@@ -227,10 +231,10 @@ def unsealed(plain: Any) -> Any:
     """
     if not isinstance(plain, dict) or SUM not in plain:
         return plain
-    rest = {key: value for key, value in plain.items() if key != SUM}
-    if sealed(rest) != plain:
+    bare = {key: value for key, value in plain.items() if key != SUM}
+    if sealed(bare) != plain:
         raise InputError("expected values that match their checksum, but they have changed; restore the file")
-    return rest
+    return bare
 
 
 def write_sealed(path: Path, plain: Mapping[str, Any]) -> None:
@@ -241,25 +245,24 @@ def write_sealed(path: Path, plain: Mapping[str, Any]) -> None:
 def seal_tensors(path: Path) -> None:
     """Put the sum of a file of tensors, in whose header NO_SUM stands, into that place."""
     with path.open("r+b") as file:
-        found = _place(file.read(_header_end(file.read(8))))
-        assert found is not None
-        total = _file_sum(file, found[0])
-        file.seek(found[0])
-        file.write(total.encode())
+        _, seal = _read_header(file)
+        assert seal is not None
+        total = _file_sum(file, seal)
+        file.seek(8 + seal.start(1))
+        file.write(total)
 
 
 def check_tensors(path: Path) -> None:
-    """That every byte of a file of tensors is the one that was written; of an older one, that its length is right.
+    """Checks that every byte of a file of tensors is the one that was written; of an older one, its length.
 
     Raises:
         ValueError: says what is wrong.
     """
     with path.open("rb") as file:
-        header = file.read(_header_end(file.read(8)))
-        found = _place(header)
-        if found is None:
+        header, seal = _read_header(file)
+        if seal is None:
             _check_older(header, file.seek(0, os.SEEK_END))
-        elif found[1] != _file_sum(file, found[0]):
+        elif seal[1] != _file_sum(file, seal):
             raise ValueError("its bytes are not those that were written")
 
 
@@ -269,43 +272,37 @@ def _check_older(header: bytes, size: int) -> None:
         plain = json.loads(header)
         about = plain.pop("__metadata__", {})
         has_sum = any("version" != name != "meta" for name in json.loads(about.get(KEY, "{}")))
-        end = 8 + len(header) + max(one["data_offsets"][1] for one in plain.values())
+        end = 8 + len(header) + max(tensor["data_offsets"][1] for tensor in plain.values())
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
         raise ValueError("no header of tensors") from None
     if has_sum or size != end:
         raise ValueError("a checksum that was changed" if has_sum else "another length than its header says")
 
 
-def _header_end(length: bytes) -> int:
-    return min(int.from_bytes(length, "little"), _LONGEST_HEADER)
+def _read_header(file: BinaryIO) -> tuple[bytes, re.Match[bytes] | None]:
+    """The header of a file of tensors, behind the eight bytes of its length, and where its sum stands in it."""
+    header = file.read(min(int.from_bytes(file.read(8), "little"), _LONGEST_HEADER))
+    return header, _SUM_IN_HEADER.search(header)
 
 
-def _place(header: bytes) -> tuple[int, str] | None:
-    """Where the sum stands in the file, and what it says; None where there is none."""
-    found = _SUM_IN_HEADER.search(header)
-    return None if found is None else (8 + found.start(1), found[1].decode())
-
-
-def _file_sum(file: BinaryIO, place: int) -> str:
-    """Of all bytes, those at `place` taken as NO_SUM."""
-    total = hashlib.sha256()
+def _file_sum(file: BinaryIO, seal: re.Match[bytes]) -> bytes:
+    """Of all bytes, those of the seal taken as NO_SUM."""
     file.seek(0)
-    total.update(file.read(place))
-    file.seek(place + len(NO_SUM))
-    total.update(NO_SUM.encode())
+    total = hashlib.sha256(file.read(8 + seal.start(1)) + NO_SUM.encode())
+    file.seek(len(NO_SUM), os.SEEK_CUR)
     while part := file.read(_PART):
         total.update(part)
-    return total.hexdigest()
+    return total.hexdigest().encode()
 
 
 def set_aside(path: Path) -> Path:
     """Take a file, or a folder, out of the way and keep it: `x.json` becomes `x.json.aside`. The new name."""
     names = (path.with_name(f"{path.name}.aside{'' if n == 1 else f'-{n}'}") for n in itertools.count(1))
-    kept = next(name for name in names if not os.path.lexists(name))
+    aside = next(name for name in names if not os.path.lexists(name))
     with expecting(path, "removable"):
-        os.replace(path, kept)
+        os.replace(path, aside)
         sync_folder(path.parent)
-    return kept
+    return aside
 
 
 def finite_or_none(value: Any) -> Any:
@@ -368,9 +365,9 @@ class Kind(Generic[T]):
                     f"expected a record of schema {self.schema}, but got {shown(schema)}; "
                     "read it with the version of rcad that wrote it"
                 )
-            found = self.build({key: value for key, value in plain.items() if key not in STAMP}, schema)
+            value = self.build({key: value for key, value in plain.items() if key not in STAMP}, schema)
             unsealed(plain)  # last: of a value that cannot be, the words above say more
-            return found
+            return value
         except InputError as error:
             kind = OtherVersionError if isinstance(error, OtherVersionError) else InputError
             raise kind(f"in {source}: {error}") from None
@@ -382,23 +379,22 @@ class LogWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         with expecting(path, "writable"):
-            self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-            os.ftruncate(self._handle, path.read_bytes().rfind(b"\n") + 1)
+            self._file = path.open("ab", buffering=0)
+            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
 
     def append(self, event: Mapping[str, Any]) -> None:
         """One event; numbers that are not finite become null."""
-        if self._handle is None:
+        if self._file.closed:
             raise InputError(f"expected {self.path} to be open, but it was closed")
         line = memoryview((dumps(finite_or_none(event)) + "\n").encode())
         while line:  # a write may take only a part
-            line = line[os.write(self._handle, line) :]
+            line = line[self._file.write(line) :]
 
     def close(self) -> None:
         """Put the file on disk; a second call does nothing."""
-        if self._handle is not None:
-            os.fsync(self._handle)
-            os.close(self._handle)
-            self._handle = None
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
 
     def __enter__(self) -> LogWriter:
         return self
@@ -416,9 +412,9 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     """The events of a log, without a torn last line; a file that is not there has none."""
     if not path.exists():
         return []
-    lines = read_text(path).split("\n")[:-1]
-    events = [loads(line, f"{path}, line {number}") for number, line in enumerate(lines, 1)]
-    for number, event in enumerate(events, 1):
-        if not isinstance(event, dict):
-            raise InputError(f"expected an object in {path}, line {number}, but got {shown(event)}")
+    events = []
+    for number, line in enumerate(read_text(path).split("\n")[:-1], 1):
+        events.append(loads(line, f"{path}, line {number}"))
+        if not isinstance(events[-1], dict):
+            raise InputError(f"expected an object in {path}, line {number}, but got {shown(events[-1])}")
     return events

@@ -56,7 +56,7 @@ class RunLock:
                 self._lock = _acquired(path, PATIENCE_S)
                 if self._lock is None:
                     raise BusyError(run, _owner(path))
-                _beside(path, "owner").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
+                _neighbour(path, "owner").write_text(f"{os.getpid()} {socket.gethostname()}\n", encoding="utf-8")
         except InputError:
             self.release()
             raise
@@ -68,7 +68,7 @@ class RunLock:
         if lock is not None:
             _held.pop(self.path.resolve(), None)
             with contextlib.suppress(OSError):
-                _beside(self.path, "owner").unlink()
+                _neighbour(self.path, "owner").unlink()
             lock.release()
 
     def __enter__(self) -> RunLock:
@@ -90,7 +90,7 @@ def is_locked(path: Path) -> bool:
     """Whether any process, this one included, holds the lock."""
     if held_here(path):
         return True
-    if not path.exists() and not _beside(path, "soft").exists():
+    if not path.exists() and not _neighbour(path, "soft").exists():
         return False
     try:
         lock = _acquired(path, 0)
@@ -103,7 +103,7 @@ def is_locked(path: Path) -> bool:
 
 def abandoned(path: Path) -> bool:
     """Whether the last holder of the lock was killed."""
-    return _beside(path, "owner").exists() and not is_locked(path)
+    return _neighbour(path, "owner").exists() and not is_locked(path)
 
 
 def _acquired(path: Path, patience: float) -> BaseFileLock | None:
@@ -119,7 +119,7 @@ def _acquired(path: Path, patience: float) -> BaseFileLock | None:
             except (OSError, NotImplementedError) as error:
                 if isinstance(error, Timeout) or getattr(error, "errno", errno.ENOSYS) not in _NO_LOCKS_HERE:
                     raise
-                lock = SoftFileLock(_beside(path, "soft"), thread_local=False)
+                lock = SoftFileLock(_neighbour(path, "soft"), thread_local=False)
                 lock.acquire(timeout=max(deadline - time.monotonic(), 0), poll_interval=_POLL_S)
         except Timeout:
             return None
@@ -138,14 +138,14 @@ def _of_system(path: Path) -> BaseFileLock:
         return FileLock(path, thread_local=False)
 
 
-def _beside(path: Path, what: str) -> Path:
-    return path.with_name(f"{path.name}.{what}")
+def _neighbour(path: Path, suffix: str) -> Path:
+    return path.with_name(f"{path.name}.{suffix}")
 
 
 def _owner(path: Path) -> str:
     words: list[str] = []
     with contextlib.suppress(OSError):
-        words = _beside(path, "owner").read_bytes()[:200].decode(errors="replace").split()
+        words = _neighbour(path, "owner").read_bytes()[:200].decode(errors="replace").split()
     return f"process {words[0]} on {words[1]}" if len(words) == 2 else "another process"
 
 

@@ -98,17 +98,17 @@ def united(packs: Iterable[Path]) -> Mapping[str, tuple[Path, PackedRun]]:
 
 @lru_cache(maxsize=8)
 def _united(packs: tuple[tuple[Path, int, int], ...]) -> Mapping[str, tuple[Path, PackedRun]]:
-    found: dict[str, tuple[Path, PackedRun]] = {}
+    runs: dict[str, tuple[Path, PackedRun]] = {}
     for path, *state in packs:
         for run, packed in _read(path, *state).items():
-            first, known = found.setdefault(run, (path, packed))
-            if known.record != packed.record:
+            first_path, first = runs.setdefault(run, (path, packed))
+            if first.record != packed.record:
                 raise InputError(
-                    f"expected one record of run {run}, but {first} and {path} hold different ones; "
+                    f"expected one record of run {run}, but {first_path} and {path} hold different ones; "
                     "move one of the files to another folder"
                 )
-            found[run] = first, replace(known, evaluations={**packed.evaluations, **known.evaluations})
-    return MappingProxyType(found)
+            runs[run] = first_path, replace(first, evaluations={**packed.evaluations, **first.evaluations})
+    return MappingProxyType(runs)
 
 
 def _state(path: Path) -> tuple[int, int]:
@@ -120,14 +120,14 @@ def _state(path: Path) -> tuple[int, int]:
 
 def thinned(record: RunRecord) -> RunRecord:
     """The record with at most POINTS epochs: the first, the last and the chosen one are among them."""
-    rows, kept = record.epochs, list(range(len(record.epochs)))
+    rows, places = record.epochs, list(range(len(record.epochs)))
     if len(rows) > POINTS:
-        kept = [round(point * (len(rows) - 1) / (POINTS - 1)) for point in range(POINTS)]
+        places = [round(point * (len(rows) - 1) / (POINTS - 1)) for point in range(POINTS)]
     chosen = next((at for at, row in enumerate(rows) if row.get("epoch") == record.metrics.get("selected_epoch")), 0)
-    if rows and chosen not in kept:
-        nearest = min(kept[1:-1], key=lambda at: abs(at - chosen))
-        kept[kept.index(nearest)] = chosen
-    points = ({name: _rounded(rows[at][name]) for name in CURVES if name in rows[at]} for at in kept)
+    if rows and chosen not in places:
+        nearest = min(places[1:-1], key=lambda at: abs(at - chosen))
+        places[places.index(nearest)] = chosen
+    points = ({name: _rounded(rows[at][name]) for name in CURVES if name in rows[at]} for at in places)
     return replace(record, epochs=tuple(points))
 
 
@@ -187,7 +187,7 @@ def _packed(plain: Any, source: str) -> PackedRun:
         raise InputError(f"expected a record and its evaluations in {source}, but got {shown(plain)}")
     evaluations = plain["evaluations"]
     if not isinstance(evaluations, dict) or not all(
-        _FILE.fullmatch(name) and isinstance(one, dict) for name, one in evaluations.items()
+        _FILE.fullmatch(name) and isinstance(evaluation, dict) for name, evaluation in evaluations.items()
     ):
         raise InputError(f"expected evaluations by file name in {source}, but got {shown(evaluations)}")
     record = RunRecord.from_dict(plain["record"], source=source)

@@ -56,11 +56,11 @@ def canonical(config: RunConfig) -> str:
     chosen: dict[str, Any] = {"method": [_canonical_value(row) for row in rows_to_plain(config.method)]}
     if config.seed:
         chosen["seed"] = config.seed
-    for name in SECTIONS:
-        section = getattr(config, name)
+    for title in SECTIONS:
+        section = getattr(config, title)
         values = [(field, getattr(section, field.name)) for field in fields(section)]
-        given = {field.name: value for field, value in values if field.default is MISSING or value != field.default}
-        chosen |= {name: given} if given else {}
+        changed = {field.name: value for field, value in values if field.default is MISSING or value != field.default}
+        chosen |= {title: changed} if changed else {}
     return json.dumps(chosen, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -93,13 +93,13 @@ def _check_keys(plain: Mapping[str, Any]) -> None:
         if title not in SECTIONS:
             hint = did_you_mean(str(title), [*SECTIONS, *KEYS, "recipe"])
             raise InputError(f"expected a key of a config, but got {title!r}{hint}")
-        known = SECTIONS[title].kinds
+        names = SECTIONS[title].kinds
         if not isinstance(value, Mapping):
-            raise InputError(f"expected {title} to be a section with {', '.join(known)}, but got {shown(value)}")
+            raise InputError(f"expected {title} to be a section with {', '.join(names)}, but got {shown(value)}")
         for key in value:
-            if key not in known:
+            if key not in names:
                 dotted = f"{title}.{key}"
-                hint = did_you_mean(dotted, [*(f"{title}.{name}" for name in known), *KEYS])
+                hint = did_you_mean(dotted, [*(f"{title}.{name}" for name in names), *KEYS])
                 raise InputError(f"expected a key of {title}, but got {dotted!r}{hint}")
 
 
@@ -108,8 +108,8 @@ def _build(plain: Mapping[str, Any]) -> RunConfig:
         if key not in plain:
             raise InputError(f"expected {key} to be given, but it is missing; add it, or name a recipe")
     rows = method_rows(plain["method"])
-    given = {name: section(**_complete(name, plain.get(name, {}))) for name, section in SECTIONS.items()}
-    return RunConfig(method=rows, seed=plain.get("seed", 0), **given)  # type: ignore[arg-type]
+    sections = {name: section(**_complete(name, plain.get(name, {}))) for name, section in SECTIONS.items()}
+    return RunConfig(method=rows, seed=plain.get("seed", 0), **sections)  # type: ignore[arg-type]
 
 
 def _complete(title: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -134,8 +134,8 @@ def to_toml(config: RunConfig) -> str:
     """The text of a file that `from_toml` reads back to an equal config."""
     plain = to_plain(config)
     blocks = [_lines({"seed": plain["seed"]})]
-    given = {title: {key: value for key, value in plain[title].items() if value is not None} for title in SECTIONS}
-    blocks += [[f"[{title}]", *_lines(section)] for title, section in given.items()]
+    sections = {title: {key: value for key, value in plain[title].items() if value is not None} for title in SECTIONS}
+    blocks += [[f"[{title}]", *_lines(section)] for title, section in sections.items()]
     blocks += [["[[method]]", *_lines(row)] for row in plain["method"]]
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 

@@ -46,11 +46,13 @@ class Recipe(Value):
         Args:
             leave: parameters that stay open where the user gives none.
         """
-        chosen = [(self.variants.get(name, name), dict(values)) for name, values in method_rows(method)]
-        own = [{key: one for key, one in self.values.get(name, {}).items() if key not in leave} for name, _ in chosen]
-        names = {name for name, _ in chosen}
-        full = method_rows([(name, {**more, **values}) for (name, values), more in zip(chosen, own, strict=True)])
-        return spelled((*(row for row in self.beside if row[0] not in names), *full), leave=leave)
+        rows = []
+        for name, values in method_rows(method):
+            variant = self.variants.get(name, name)
+            own = {key: value for key, value in self.values.get(variant, {}).items() if key not in leave}
+            rows.append((variant, {**own, **dict(values)}))
+        names = {name for name, _ in rows}
+        return spelled((*(row for row in self.beside if row[0] not in names), *method_rows(rows)), leave=leave)
 
     def config(
         self, data: str | Mapping[str, Any], method: Any, seed: int = 0, *, leave: Collection[str] = ()
@@ -62,9 +64,9 @@ class Recipe(Value):
             method: rows of (name, parameters).
             leave: see `rows`.
         """
-        given = {"name": data} if isinstance(data, str) else data
+        fields = {"name": data} if isinstance(data, str) else data
         return RunConfig(
-            data=DataConfig(**{**self.data, **given}),
+            data=DataConfig(**{**self.data, **fields}),
             model=self.model,
             method=self.rows(method, leave=leave),
             optim=self.optim,

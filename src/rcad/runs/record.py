@@ -7,6 +7,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -173,7 +174,7 @@ class RunRecord(Value):
         return RunRecord.from_dict(loads(text, source), source=source)
 
 
-FIELDS: tuple[str, ...] = tuple(one.name for one in fields(RunRecord))
+FIELDS: tuple[str, ...] = tuple(field.name for field in fields(RunRecord))
 
 
 def utc_now() -> str:
@@ -223,13 +224,13 @@ def _table(name: str, value: Any) -> Mapping[str, Any]:
 
 def _numbers(name: str, values: Any) -> dict[str, float | None]:
     """Numbers of Python's own, whatever kind they were; None for those that are not finite."""
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for key, value in _table(name, values).items():
         if value is not None and not is_number(value):
             raise InputError(f"expected {name}.{key} to be a number, but got {shown(value)}")
         kind = int if isinstance(value, Integral) else float
-        found[key] = kind(value) if value is not None and is_finite(value) else None
-    return found
+        numbers[key] = kind(value) if value is not None and is_finite(value) else None
+    return numbers
 
 
 def _split(name: str, value: Any) -> Split:
@@ -245,13 +246,11 @@ PACKAGES = ("rcad", "torch", "numpy")
 
 def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
     """The versions of Python and of the packages that are installed, without importing any."""
-    found = {"python": platform.python_version()}
+    by_name = {"python": platform.python_version()}
     for name in packages:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+        with suppress(metadata.PackageNotFoundError):
+            by_name[name] = metadata.version(name)
+    return by_name
 
 
 @cache
@@ -263,9 +262,9 @@ def commit(file: Path = Path(__file__)) -> str | None:
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     # Not `describe --dirty`, which writes to the index, under a lock that a kill leaves behind.
-    told = _git(file.parent, "status", "--porcelain=v2", "--branch", "--untracked-files=no") or ""
-    head = re.search(r"^# branch.oid ([0-9a-f]+)$", told, re.MULTILINE)
-    changed = re.search(r"^[^#]", told, re.MULTILINE)
+    status = _git(file.parent, "status", "--porcelain=v2", "--branch", "--untracked-files=no") or ""
+    head = re.search(r"^# branch.oid ([0-9a-f]+)$", status, re.MULTILINE)
+    changed = re.search(r"^[^#]", status, re.MULTILINE)
     return None if head is None else f"{head[1]}-dirty" if changed else head[1]
 
 

@@ -91,17 +91,17 @@ class Store:
 
     def find(self, prefix: str) -> str:
         """The id that starts with `prefix`; there must be just one. "last" is the run that was done last."""
-        found = [one for one in self.ids() if one.startswith(prefix)] if prefix else []
+        runs = [run for run in self.ids() if run.startswith(prefix)] if prefix else []
         if prefix == NEWEST:
-            done = [one for one in self.records(lambda error: None) if one.status == "done"]
-            found = [max(done, key=lambda one: one.finished or "").id] if done else []
-        if len(found) == 1:
-            return found[0]
-        if not found:
+            done = [record for record in self.records(lambda error: None) if record.status == "done"]
+            runs = [max(done, key=lambda record: record.finished or "").id] if done else []
+        if not runs:
             raise InputError(f"expected the id of a run in {self.path}, but got {prefix!r}; see: rcad runs list")
-        raise InputError(
-            f"expected the start of one id, but {prefix!r} fits {len(found)}: {', '.join(found[:4])}; give more of it"
-        )
+        if len(runs) > 1:
+            raise InputError(
+                f"expected the start of one id, but {prefix!r} fits {len(runs)}: {', '.join(runs[:4])}; give more of it"
+            )
+        return runs[0]
 
     def folder(self, run: str) -> Path:
         """Where a run keeps its files; `run` is a whole id."""
@@ -109,18 +109,15 @@ class Store:
             raise InputError(f"expected an id of {ID_LENGTH} hexadecimal digits, but got {run!r}")
         return self.path / run
 
-    def pack_of(self, run: str) -> Path | None:
-        """The pack that holds a run; None where the run has a folder with a record, or there is none."""
-        return self._in_pack(run)[0]
-
     def where(self, run: str) -> Path:
-        """What a reader should look at: the run's folder, or the pack that holds it."""
-        return self.pack_of(run) or self.folder(run)
+        """What a reader should look at: the pack that holds a run, or its folder, which wins once it has a record."""
+        in_pack = self._in_pack(run)
+        return self.folder(run) if in_pack is None else in_pack[0]
 
     def packed(self, run: str) -> PackedRun:
         """A finished run as a pack holds it, whether it lies in one or in a folder."""
-        if (found := self._in_pack(run)[1]) is not None:
-            return found
+        if (in_pack := self._in_pack(run)) is not None:
+            return in_pack[1]
         files = sorted((self.folder(run) / EVALUATION).glob("*.json"))
         return PackedRun(self._read(run), {path.name: self.evaluation(run, path) for path in files})
 
@@ -139,12 +136,12 @@ class Store:
     def evaluation(self, run: str, path: Path) -> Mapping[str, Any]:
         """What an evaluation beside a run holds; only that it is whole, and this run's, is checked."""
         try:
-            found = unsealed(loads(read_text(path), str(path)))
-            if not isinstance(found, dict) or found.get("run", run) != run:
-                raise InputError(f"expected {path} to be an evaluation of run {run}, but got {shown(found)}")
+            plain = unsealed(loads(read_text(path), str(path)))
+            if not isinstance(plain, dict) or plain.get("run", run) != run:
+                raise InputError(f"expected {path} to be an evaluation of run {run}, but got {shown(plain)}")
         except InputError as error:
             raise self._damaged(path, error, run) from None
-        return found
+        return plain
 
     def log(self, run: str) -> Path:
         """A run's log.jsonl."""
@@ -189,8 +186,7 @@ class Store:
 
     def record(self, config: RunConfig) -> RunRecord | None:
         """The record of the run of `config`, if there is one."""
-        run = config_id(config)
-        return self._get(run) if self._has_record(run) or run in self._packed() else None
+        return self._record(config_id(config))
 
     def status(self, config: RunConfig) -> Status | Literal["new"]:
         """How far the run of `config` is: "new" without a record."""
@@ -199,7 +195,8 @@ class Store:
 
     def get(self, prefix: str) -> RunRecord:
         """The record of a run by its id or the start of it."""
-        return self._get(self.find(prefix))
+        run = self.find(prefix)
+        return self._record(run) or self._read(run)
 
     def records(self, on_error: Callable[[InputError], None] | None = None) -> list[RunRecord]:
         """Every record, by the time it was started.
@@ -207,16 +204,15 @@ class Store:
         Args:
             on_error: takes the error of a record that cannot be read, and the others follow; None raises it.
         """
-        found = []
+        records = []
         for run in self.ids():
-            if self._has_record(run) or run in self._packed():
-                try:
-                    found.append(self._get(run))
-                except InputError as error:
-                    if on_error is None:
-                        raise
-                    on_error(error)
-        return sorted(found, key=lambda record: (record.started, record.id))
+            try:
+                records.append(self._record(run))
+            except InputError as error:
+                if on_error is None:
+                    raise
+                on_error(error)
+        return sorted(filter(None, records), key=lambda record: (record.started, record.id))
 
     def write(self, record: RunRecord) -> None:
         """Put a record in place of the run's last one, atomically, under the run's lock.
@@ -238,8 +234,6 @@ class Store:
     def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
         """Remove a run, or its checkpoints; refused while a process works on it."""
         folder = self.folder(run)
-        if not folder.exists() and (pack := self.pack_of(run)) is not None:
-            raise InputError(f"expected a run with a folder, but {run} lies in {pack}; it stays there")
         with RunLock(folder / LOCK, run):
             target = folder / CHECKPOINT if checkpoint_only else folder
             # Renamed first: a removal cut short never leaves half a run under its name.
@@ -260,22 +254,23 @@ class Store:
     def _folders(self) -> list[str]:
         if not self.path.is_dir():
             return []
-        return [one.name for one in self.path.iterdir() if _ID.fullmatch(one.name) and one.is_dir()]
+        return [folder.name for folder in self.path.iterdir() if _ID.fullmatch(folder.name) and folder.is_dir()]
 
     def _has_record(self, run: str) -> bool:
         return (self.folder(run) / RECORD).exists()
 
     def _packed(self) -> Mapping[str, tuple[Path, PackedRun]]:
-        here = [self.path] if is_pack(self.path) else packs_in(self.path)
-        return united(dict.fromkeys([*here, *self.packs]))
+        own = [self.path] if is_pack(self.path) else packs_in(self.path)
+        return united(dict.fromkeys([*own, *self.packs]))
 
-    def _in_pack(self, run: str) -> tuple[Path, PackedRun] | tuple[None, None]:
-        """The pack that holds a run and the run; neither where its folder has a record, or there is none."""
-        return (None, None) if self._has_record(run) else self._packed().get(run, (None, None))
+    def _in_pack(self, run: str) -> tuple[Path, PackedRun] | None:
+        """The pack that holds a run and the run; None where its folder has a record, or there is none."""
+        return None if self._has_record(run) else self._packed().get(run)
 
-    def _get(self, run: str) -> RunRecord:
-        found = self._in_pack(run)[1]
-        return self._read(run) if found is None else found.record
+    def _record(self, run: str) -> RunRecord | None:
+        if self._has_record(run):
+            return self._read(run)
+        return self._packed()[run][1].record if run in self._packed() else None
 
     def _read(self, run: str) -> RunRecord:
         """The record, where "running" means that a process is: a killed one could not write that it was stopped."""
@@ -351,13 +346,13 @@ def pack(stores: Iterable[Store], path: Path) -> Packing:
             if not record.is_final:
                 unfinished += 1
                 continue
-            one = store.packed(record.id)
-            known = packed.setdefault(record.id, one)
-            if thinned(known.record) != thinned(one.record):
+            run = store.packed(record.id)
+            first = packed.setdefault(record.id, run)
+            if thinned(first.record) != thinned(run.record):
                 raise InputError(
                     f"expected one record of run {record.id}, but {store.path} holds another; pack it apart"
                 )
-            packed[record.id] = replace(known, evaluations={**one.evaluations, **known.evaluations})
+            packed[record.id] = replace(first, evaluations={**run.evaluations, **first.evaluations})
     return Packing(len(packed), unfinished, write_pack(path, packed.values()))
 
 
@@ -396,31 +391,28 @@ def prune(
         older_than: only runs whose files have not changed for so long.
         checkpoints_only: keep the records.
     """
-    wanted = status or (FINISHED if checkpoints_only else ("interrupted", "diverged"))
-    for name in wanted:
+    statuses = status or (FINISHED if checkpoints_only else ("interrupted", "diverged"))
+    for name in statuses:
         one_of("status", name, PRUNABLE)
-    wanted = (*wanted, "failed") if "interrupted" in wanted else wanted
-    chosen = _chosen(store, ids, wanted, checkpoints_only)
-    chosen = [one for one in chosen if older_than is None or _age(store, one.id) > older_than.total_seconds()]
-    if apply:
-        for one in chosen:
-            store.remove(one.id, checkpoint_only=checkpoints_only)
-    return chosen
-
-
-def _chosen(store: Store, ids: Iterable[str] | None, wanted: Collection[str], checkpoints_only: bool) -> list[Pruned]:
-    found = []
+    statuses = (*statuses, "failed") if "interrupted" in statuses else statuses
+    pruned = []
     for run in store.ids() if ids is None else dict.fromkeys(map(store.find, ids)):
-        folder = store.checkpoint(run) if checkpoints_only else store.folder(run)
-        if is_locked(store.folder(run) / LOCK):
+        folder = store.folder(run)
+        target = store.checkpoint(run) if checkpoints_only else folder
+        if is_locked(folder / LOCK):
             if ids is not None:
                 raise InputError(f"expected run {run} to be free, but a process works on it; stop it first")
-        elif ids is not None and not store.folder(run).is_dir():
+        elif ids is not None and not folder.is_dir():
             raise InputError(f"expected a run with a folder, but {run} lies in {store.where(run)}; it stays there")
-        elif folder.is_dir() and ((status := _status(store, run)) in wanted or ids is not None):
-            size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-            found.append(Pruned(run, status, size))
-    return found
+        elif target.is_dir() and ((current := _status(store, run)) in statuses or ids is not None):
+            if older_than is not None and _age(folder) <= older_than.total_seconds():
+                continue
+            size = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+            pruned.append(Pruned(run, current, size))
+    if apply:
+        for entry in pruned:
+            store.remove(entry.id, checkpoint_only=checkpoints_only)
+    return pruned
 
 
 def _status(store: Store, run: str) -> str:
@@ -432,7 +424,7 @@ def _status(store: Store, run: str) -> str:
         return "broken"
 
 
-def _age(store: Store, run: str) -> float:
-    folder = store.folder(run)
+def _age(folder: Path) -> float:
+    """Seconds since the files of a run have changed."""
     times = [path.stat().st_mtime for path in (folder / RECORD, folder / CHECKPOINT) if path.exists()]
     return time.time() - max(times, default=folder.stat().st_mtime)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from rcad.errors import InputError
 from rcad.runs.files import SUM, check_tensors, loads, read_log, read_text
@@ -51,91 +51,74 @@ def verify(store: Store, runs: Iterable[str] | None = None) -> Iterator[tuple[Pa
         if store.folder(run).is_dir():
             yield store.folder(run), check_run(store, run)
     for pack in packs_in(store.path) if runs is None else ():
-        yield pack, [Damage("", pack, words, "restore") for words in _wrong(lambda path=pack: read_pack(path))]
+        yield pack, _refused("", pack, "restore", read_pack, pack)
 
 
 def check_run(store: Store, run: str) -> list[Damage]:
     """What is wrong with the files of a run."""
-    folder = store.folder(run)
-    record, found = _record(store, run)
-    found += [
-        Damage(run, folder / CONFIG, words, "write", missing=not os.path.lexists(folder / CONFIG))
-        for words in _wrong(lambda: store.config(run))
-    ]
-    final = record is not None and record.is_final
-    if final or os.path.lexists(folder / LOG):
-        found += _log(store, run, record)
-    if record is not None and record.status == "done":
-        found += _weights(store, run)
+    folder, exists = store.folder(run), os.path.lexists
+    record, damages = None, list[Damage]()
+    if exists(folder / RECORD):
+        try:
+            record = store.get(run)
+        except InputError as error:
+            damages.append(Damage(run, folder / RECORD, _words(error), "train"))
+    elif exists(folder / LOG) or exists(folder / WEIGHTS):
+        damages.append(_missing(run, folder / RECORD, "record", "train"))
+    damages += _refused(run, folder / CONFIG, "write", store.config, run)
+    if record is not None and record.is_final:
+        damages += _final_files(store, record)
+    else:
+        checkpoints = (store.checkpoint(run) / LAST, store.checkpoint(run) / BEFORE)
+        for path in filter(exists, (folder / LOG, *checkpoints)):
+            damages += _refused(run, path, "aside", check_tensors if path in checkpoints else read_log, path)
     for path in sorted((folder / EVALUATION).glob("*.json")):
-        found += [Damage(run, path, words, "aside") for words in _wrong(lambda path=path: store.evaluation(run, path))]
-    for path in (store.checkpoint(run) / LAST, store.checkpoint(run) / BEFORE):
-        if os.path.lexists(path) and not final:
-            found += [Damage(run, path, words, "aside") for words in _wrong_tensors(path)]
-    return found
+        damages += _refused(run, path, "aside", store.evaluation, run, path)
+    return damages
 
 
-def _record(store: Store, run: str) -> tuple[RunRecord | None, list[Damage]]:
-    path = store.folder(run) / RECORD
-    if not os.path.lexists(path):
-        held = [name for name in (LOG, WEIGHTS) if os.path.lexists(store.folder(run) / name)]
-        words = f"expected the record of run {run} in {path}, but it is missing"
-        return None, [Damage(run, path, words, "train", missing=True)] if held else []
+def _final_files(store: Store, record: RunRecord) -> list[Damage]:
+    """A finished run's log holds the epochs of its record, and its weights are whole.
+
+    A run out of a pack has neither, nor has one that diverged before logs were kept: its record is all there is.
+    """
+    run, log, weights = record.id, store.log(record.id), store.folder(record.id) / WEIGHTS
+    has_log, has_weights = os.path.lexists(log), os.path.lexists(weights)
+    damages = _refused(run, log, "write", _compare_epochs, store, record) if has_log else []
+    if has_weights and not has_log:
+        damages.append(_missing(run, log, "log", "write"))
+    if record.status == "done":
+        damages += _refused(run, weights, "train", check_tensors, weights) if has_weights else []
+        if has_log and not has_weights:
+            damages.append(_missing(run, weights, "weights", "train"))
+    return damages
+
+
+def _compare_epochs(store: Store, record: RunRecord) -> None:
+    path = store.log(record.id)
+    # Before there were sums, an epoch that was trained again after a kill stood in the log with its first time.
+    has_sum = SUM in loads(read_text(store.folder(record.id) / RECORD), str(path))
+    logged, recorded = (
+        [{key: value for key, value in row.items() if has_sum or key != "seconds"} for row in rows]
+        for rows in (read_log(path), record.epochs)
+    )
+    if logged != recorded:
+        raise InputError(f"expected {path} to hold the epochs of the record, but it does not")
+
+
+def _missing(run: str, path: Path, noun: str, cure: Cure) -> Damage:
+    verb = "they are" if noun == "weights" else "it is"
+    return Damage(run, path, f"expected the {noun} of run {run} in {path}, but {verb} missing", cure, missing=True)
+
+
+def _refused(run: str, path: Path, cure: Cure, read: Callable[..., object], *arguments: object) -> list[Damage]:
+    """The damage of a file that its reader refuses; none where it takes it."""
     try:
-        return store.get(run), []
-    except InputError as error:
-        return None, [Damage(run, path, _words(error), "train")]
-
-
-def _log(store: Store, run: str, record: RunRecord | None) -> list[Damage]:
-    """A finished run's log holds the epochs of its record; one of a run that goes on must be readable."""
-    path = store.log(run)
-    if record is None or not record.is_final:
-        return [Damage(run, path, words, "aside") for words in _wrong(lambda: read_log(path))]
-    if not os.path.lexists(path):
-        if not os.path.lexists(store.folder(run) / WEIGHTS):
-            return []  # a run out of a pack, or one that diverged before a log was kept: its record is all there is
-        words = f"expected the log of run {run} in {path}, but it is missing"
-        return [Damage(run, path, words, "write", missing=True)]
-
-    def compare() -> None:
-        # Before there were sums, an epoch that was trained again after a kill stood in the log with its first time.
-        plain = loads(read_text(store.folder(run) / RECORD), str(path))
-        rows, wanted = ([_row(row, SUM in plain) for row in found] for found in (read_log(path), record.epochs))
-        if rows != wanted:
-            raise InputError(f"expected {path} to hold the epochs of the record, but it does not")
-
-    return [Damage(run, path, words, "write") for words in _wrong(compare)]
-
-
-def _row(row: Any, timed: bool) -> dict[str, Any]:
-    return {key: value for key, value in row.items() if timed or key != "seconds"}
-
-
-def _weights(store: Store, run: str) -> list[Damage]:
-    path = store.folder(run) / WEIGHTS
-    if os.path.lexists(path):
-        return [Damage(run, path, words, "train") for words in _wrong_tensors(path)]
-    if not os.path.lexists(store.log(run)):
-        return []  # a run out of a pack
-    words = f"expected the weights of run {run} in {path}, but they are missing"
-    return [Damage(run, path, words, "train", missing=True)]
-
-
-def _wrong(read: Any) -> list[str]:
-    """What a reader says, if it refuses."""
-    try:
-        read()
-    except InputError as error:
-        return [_words(error)]
-    return []
-
-
-def _wrong_tensors(path: Path) -> list[str]:
-    try:
-        check_tensors(path)
-    except (OSError, ValueError) as error:
-        return [f"expected {path} to be whole, but got: {getattr(error, 'strerror', None) or error}"]
+        read(*arguments)
+    except (OSError, ValueError) as error:  # an InputError is one; the others are those of `check_tensors`
+        whole = f"expected {path} to be whole, but got: {getattr(error, 'strerror', None) or error}"
+        words = _words(error) if isinstance(error, InputError) else whole
+        return [Damage(run, path, words, cure, missing=not os.path.lexists(path))]
     return []
 
 

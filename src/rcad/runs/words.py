@@ -37,13 +37,13 @@ def number(value: float) -> str:
 
 def mean_and_spread(name: str, values: Sequence[float | None]) -> str:
     """Mean ± standard deviation (n - 1) over seeds; the mean alone for one seed, a dash where a value is missing."""
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    if not known or len(known) < len(values):
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if not finite or len(finite) < len(values):
         return "-"
-    mean = statistics.fmean(known)
-    if len(known) == 1:
+    mean = statistics.fmean(finite)
+    if len(finite) == 1:
         return metric(name, mean)
-    spread = statistics.stdev(known)
+    spread = statistics.stdev(finite)
     if is_percent(name):
         return f"{mean:.1f} ± {spread:.1f}%"
     # As many decimals as give the spread two digits; but four are enough for a mean that is not tiny.
@@ -58,8 +58,8 @@ def duration(seconds: float | None) -> str:
         return "-"
     if seconds < 59.95:
         return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}m {rest:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
+    minutes, over = divmod(round(seconds), 60)
+    return f"{minutes}m {over:02d}s" if minutes < 60 else f"{minutes // 60}h {minutes % 60:02d}m"
 
 
 def size(count: int) -> str:
@@ -92,18 +92,18 @@ def sparkline(values: Sequence[float | None], width: int = 24) -> str:
     """The course of a number in one line; a gap where it was not finite."""
     if len(values) > width:  # the last of each stretch, so that the end is the end
         values = [values[(index + 1) * len(values) // width - 1] for index in range(width)]
-    known = [value for value in values if value is not None]
-    if not known:
+    numbers = [value for value in values if value is not None]
+    if not numbers:
         return ""
-    low, high = min(known), max(known)
+    low, high = min(numbers), max(numbers)
     scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
     return "".join(" " if value is None else _BARS[round((value - low) * scale)] for value in values)
 
 
 def seconds(record: RunRecord) -> float | None:
     """How long a run took, all in all."""
-    known = [value for value in record.timings.values() if value is not None]
-    return sum(known) if known else None
+    timings = [value for value in record.timings.values() if value is not None]
+    return sum(timings) if timings else None
 
 
 def title(config: RunConfig) -> str:
@@ -113,14 +113,18 @@ def title(config: RunConfig) -> str:
 
 def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
     """How a run ended, in one line with at most so many metrics."""
-    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in leading(record.metrics, most)]
-    verb = f"{record.status} already" if already else record.status
-    parts = [f"{verb}: {title(record.config)}", *numbers]
+    parts = _outcome(record, already, leading(record.metrics, most))
     if record.is_final:
         parts.append(record.message)
     if record.status != "diverged":
         parts.append(f"run {record.id}" if already else duration(seconds(record)))
-    return "  ".join(part for part in parts if part)
+    return "  ".join(filter(None, parts))
+
+
+def _outcome(record: RunRecord, already: bool, names: Iterable[str]) -> list[str]:
+    """How a run ended, what it was, and these metrics."""
+    status = f"{record.status} already" if already else record.status
+    return [f"{status}: {title(record.config)}", *(f"{name} {metric(name, record.metrics[name])}" for name in names)]
 
 
 def overview(record: RunRecord) -> dict[str, str]:
@@ -147,17 +151,15 @@ _EPOCH = (("loss",), ("val_accuracy", "accuracy", "val_rmse"), ("val_nll",))
 
 def epoch_words(row: Mapping[str, float], epochs: int) -> str:
     """The telling numbers of an epoch: "epoch 3/10  loss 0.412  val_accuracy 91.3%"."""
-    shown = [next((name for name in names if name in row), None) for names in _EPOCH]
-    numbers = [f"{name} {metric(name, row[name])}" for name in shown if name is not None]
+    first = [next((name for name in names if name in row), None) for names in _EPOCH]
+    numbers = [f"{name} {metric(name, row[name])}" for name in first if name is not None]
     return "  ".join([f"epoch {int(row['epoch'])}/{epochs}", *numbers])
 
 
 def held_out_words(record: RunRecord, already: bool) -> str:
     """How a run ended, without its test metrics: whoever tunes must not see them."""
     names = [name for name in ("val_accuracy", "val_nll", "val_rmse") if name in record.metrics][:2]
-    numbers = [f"{name} {metric(name, record.metrics[name])}" for name in names]
-    status = f"{record.status} already" if already else record.status
-    return "  ".join([f"{status}: {title(record.config)}", *(numbers or [record.message])])
+    return "  ".join([*_outcome(record, already, names), *([] if names else [record.message])])
 
 
 def own_words(own: Mapping[str, Any]) -> list[str]:

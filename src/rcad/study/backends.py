@@ -1,4 +1,4 @@
-"""Who trains the runs of a study: the scheduler with its store, or a stack of small networks in memory."""
+"""How the runs of a study are trained: by the scheduler with its store, or as a stack of small networks in memory."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def numbers_of(record: RunRecord, prefix: str) -> dict[str, float] | None:
     """A run's numbers whose names begin so, without the prefix; None where it diverged."""
     if record.status == "diverged":
         return None
-    found = {name.removeprefix(prefix): value for name, value in record.metrics.items() if name.startswith(prefix)}
-    good = {name: value for name, value in found.items() if value is not None}
-    if not good and prefix == HELD_OUT:
+    values = {name.removeprefix(prefix): value for name, value in record.metrics.items() if name.startswith(prefix)}
+    finite = {name: value for name, value in values.items() if value is not None}
+    if not finite and prefix == HELD_OUT:
         raise InputError(
             f"expected run {record.id} to have metrics of a validation split, but it has none; set data.validation"
         )
-    return good if len(good) == len(found) or prefix == HELD_OUT else None
+    return finite if len(finite) == len(values) or prefix == HELD_OUT else None
 
 
 class Scheduled:
@@ -81,8 +81,8 @@ class Scheduled:
         outcome = scheduled(configs, self._place, progress)
         if not outcome.complete:
             raise Stopped(outcome.words(), outcome.exit_code)
-        found = {record.id: record for record in outcome.records}
-        self._records = [found[config_id(canonical_config(config))] for config in configs]
+        by_id = {record.id: record for record in outcome.records}
+        self._records = [by_id[config_id(canonical_config(config))] for config in configs]
         return [numbers_of(record, HELD_OUT) for record in self._records]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
@@ -123,12 +123,12 @@ class Stacked:
 
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
         self._seeds, self._models = [config.seed for config in configs], {}
-        found: dict[int, Metrics | None] = {}
+        metrics: dict[int, Metrics | None] = {}
         begun = time.process_time()
         for part in self._parts(configs):
-            found |= self._fit(part, configs, len(found), progress)
+            metrics |= self._fit(part, configs, len(metrics), progress)
         self._seconds = time.process_time() - begun
-        return [found[k] for k in range(len(configs))]
+        return [metrics[k] for k in range(len(configs))]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         return [self._test(k) if k in self._models else None for k in chosen]
@@ -154,23 +154,23 @@ class Stacked:
         chosen = [configs[k] for k in part]
         epochs, text = chosen[0].train.epochs, f"{len(configs)} runs side by side"
 
-        def onward(done: int, total: int) -> None:
+        def on_progress(done: int, total: int) -> None:
             progress.overall(before * epochs + done * len(part) * epochs / max(total, 1), len(configs) * epochs, text)
 
         # Without its test rows no problem can give them away.
         whole = [self._problems[config.seed] for config in chosen]
-        problems = [replace(one, test=(one.test[0][:0], one.test[1][:0])) for one in whole]
+        problems = [replace(problem, test=(problem.test[0][:0], problem.test[1][:0])) for problem in whole]
         with suitable_threads(problems[0].train[0]):
-            result = train_configs(chosen, problems, progress=onward)
+            result = train_configs(chosen, problems, progress=on_progress)
         held = {name.removeprefix(HELD_OUT): c for name, c in result.curves.items() if name.startswith(HELD_OUT)}
         best = chosen[0].train.selection == "best"
-        found: dict[int, Metrics | None] = dict.fromkeys(part)
+        metrics: dict[int, Metrics | None] = dict.fromkeys(part)
         for row, k in enumerate(part):
             if not bool(result.diverged[row]):
                 epoch = int(result.best_epoch[row]) if best else epochs
-                found[k] = {name: float(curve[row, epoch - 1]) for name, curve in held.items()}
+                metrics[k] = {name: float(curve[row, epoch - 1]) for name, curve in held.items()}
                 self._models[k] = result.model.take(torch.tensor([row]))
-        return found
+        return metrics
 
     def _test(self, k: int) -> Metrics | None:
         problem = self._problems[self._seeds[k]]

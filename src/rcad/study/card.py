@@ -15,6 +15,7 @@ from rcad.hub import PREFIX, Address, send
 from rcad.loss.method_rows import label
 from rcad.report.document import Command, Document, Part, Section, Table
 from rcad.report.markdown import markdown
+from rcad.report.numbers import named_values
 from rcad.runs.plain import to_toml
 from rcad.runs.record import RunRecord
 from rcad.runs.store import CONFIG, RECORD, WEIGHTS, Store
@@ -49,7 +50,7 @@ def push(
 def card(record: RunRecord, store: Store, repo: str, comparison: Path | str | None = None) -> str:
     """The model card: what it is, how good it is and how sure that is, against what, and how it was trained."""
     Address.parse(f"{PREFIX}{repo}")
-    _, kept = load_weights(store, record.id)
+    _, facts = load_weights(store, record.id)
     sections = [_use(repo), _numbers(record, store)]
     if comparison is not None:
         sections.append(_compared(record, comparison))
@@ -57,17 +58,17 @@ def card(record: RunRecord, store: Store, repo: str, comparison: Path | str | No
     name = repo.rpartition("/")[2]
     lead = f"{record.resolved.get('model', record.config.model.name)}, trained with {label(record.config.method)} on "
     document = Document(name, f"{lead}{record.config.data.name} by rcad.", sections, {})
-    return f"{_metadata(record, repo, kept)}\n{markdown(document)}"
+    return f"{_metadata(record, repo, facts)}\n{markdown(document)}"
 
 
-def _metadata(record: RunRecord, repo: str, kept: Mapping[str, Any]) -> str:
+def _metadata(record: RunRecord, repo: str, facts: Mapping[str, Any]) -> str:
     """What the Hub reads, as YAML; JSON is YAML too."""
     data = parse_spec(record.config.data.name)[0]
-    shape, classes = kept.get("shape") or (), kept.get("classes")
+    shape, classes = facts.get("shape") or (), facts.get("classes")
     task = "image-classification" if len(shape) == 3 else f"tabular-{'classification' if classes else 'regression'}"
     metrics = [
         {"type": name.removeprefix("test_"), "name": name.replace("_", " "), "value": record.metrics[name]}
-        for name in _shown(record)
+        for name in _test_metrics(record)
     ]
     address = Address.parse(data) if data.startswith(PREFIX) else None
     source = {"name": data, "type": address.repo if address else data}
@@ -82,7 +83,8 @@ def _metadata(record: RunRecord, repo: str, kept: Mapping[str, Any]) -> str:
     return "\n".join(["---", *(f"{key}: {json.dumps(value)}" for key, value in lines.items()), "---", ""])
 
 
-def _shown(record: RunRecord) -> list[str]:
+def _test_metrics(record: RunRecord) -> list[str]:
+    """The six test metrics that a reader looks for first."""
     tests = [name for name in record.metrics if name.startswith("test_") and record.metrics[name] is not None]
     return leading(tests, 6)
 
@@ -97,17 +99,15 @@ def _use(repo: str) -> Section:
 
 def _numbers(record: RunRecord, store: Store) -> Section:
     """Every test metric of this run, and over the seeds that lie beside it."""
-    others = [
-        one
-        for one in store.records(on_error=lambda error: None)
-        if one.status == "done" and replace(one.config, seed=0) == replace(record.config, seed=0)
-    ]
     if not record.config.data.test_fraction:
         return Section("Test metrics", ("None: every example was taken for training, and there is no test split.",), [])
+    config = replace(record.config, seed=0)
+    done = [run for run in store.records(on_error=lambda error: None) if run.status == "done"]
+    seeds = [run for run in done if replace(run.config, seed=0) == config]
     size, rows = record.splits["test"].size if "test" in record.splits else 0, []
-    for name in _shown(record):
-        values = [value for one in others if (value := one.metrics.get(name)) is not None]
-        found = describe(values) if len(values) > 1 else None
+    for name in _test_metrics(record):
+        values = [value for run in seeds if (value := run.metrics.get(name)) is not None]
+        summary = describe(values) if len(values) > 1 else None
         value = record.metrics[name]
         assert value is not None
         alone = metric(name, value)
@@ -115,49 +115,49 @@ def _numbers(record: RunRecord, store: Store) -> Section:
             low, high = share_interval(value / 100, size)
             alone += f" [{100 * low:.1f}, {100 * high:.1f}]"
         over = "-"
-        if found is not None and found.low is not None and found.high is not None:
+        if summary is not None and summary.low is not None and summary.high is not None:
             percent = is_percent(name)
-            low, high = (max(found.low, 0.0), min(found.high, 100.0)) if percent else (found.low, found.high)
+            low, high = (max(summary.low, 0.0), min(summary.high, 100.0)) if percent else (summary.low, summary.high)
             digits = (lambda v: f"{v:.1f}") if percent else number
-            over = f"{digits(found.mean)} [{digits(low)}, {digits(high)}]"
+            over = f"{digits(summary.mean)} [{digits(low)}, {digits(high)}]"
         rows.append([name.removeprefix("test_"), alone, over])
     about = f"Of {plural(size, 'test example')}, which nothing was chosen by."
     if any(row[1].endswith("]") for row in rows):
         about += " In brackets of one run: Wilson's 95% interval of its accuracy over test examples."
-    seeds = f"Over seeds: the mean of {plural(len(others), 'seed')} with its 95% interval."
-    about += f" {seeds}" if len(others) > 1 else " One seed: how much another one would differ is not known."
+    if len(seeds) > 1:
+        about += f" Over seeds: the mean of {plural(len(seeds), 'seed')} with its 95% interval."
+    else:
+        about += " One seed: how much another one would differ is not known."
     return Section("Test metrics", (about,), [Table(["metric", "this run", "over seeds"], rows)])
 
 
 def _compared(record: RunRecord, path: Path | str) -> Section:
     place = expanded(path)
-    found = Comparison.read(place / FILE if place.is_dir() else place)
-    if parse_spec(found.record["data"])[0] != parse_spec(record.config.data.name)[0]:
-        raise InputError(
-            f"expected a comparison on {record.config.data.name}, but {place} is on {found.record['data']}; "
-            "name another"
-        )
+    comparison = Comparison.read(place / FILE if place.is_dir() else place).record
+    data = comparison["data"]
+    if parse_spec(data)[0] != parse_spec(record.config.data.name)[0]:
+        raise InputError(f"expected a comparison on {record.config.data.name}, but {place} is on {data}; name another")
     about = (
-        f"Every method with the same search on {plural(len(found.record['seeds']), 'split')} of the data, paired by "
-        f"split, with 95% intervals; made by `{found.record['command']}`. These are results of the method, not of this "
+        f"Every method with the same search on {plural(len(comparison['seeds']), 'split')} of the data, paired by "
+        f"split, with 95% intervals; made by `{comparison['command']}`. These are results of the method, not of this "
         "one run."
     )
-    return Section("Against ERM and the controls", (*found.record["sentences"], about), difference_tables(found.record))
+    return Section("Against ERM and the controls", (*comparison["sentences"], about), difference_tables(comparison))
 
 
 def _training(record: RunRecord) -> Section:
-    config, optim, sizes = record.config, record.config.optim, {name: one.size for name, one in record.splits.items()}
+    config, optim = record.config, record.config.optim
     facts = {
         "run": f"{title(config)} ({record.id})",
         "data": record.resolved.get("data", config.data.name),
-        "examples": ", ".join(f"{size:,} {name}" for name, size in sizes.items()),
+        "examples": ", ".join(f"{split.size:,} {name}" for name, split in record.splits.items()),
         "sha256 of the data": record.data_sha256,
         "method": record.resolved.get("method", label(config.method)),
         "optimizer": f"{optim.name}, learning rate {optim.lr:g}, weight decay {optim.weight_decay:g}",
         "epochs": f"{record.last_epoch}, batches of {config.train.batch_size}, {config.train.precision}",
         "selected": f"epoch {number(int(record.metrics.get('selected_epoch') or 0))} ({config.train.selection})",
         "device": record.device,
-        "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+        "versions": named_values(record.versions),
     }
     rows = [[name, text] for name, text in facts.items() if text]
     about = "All of it, and the numbers of every epoch, is in `record.json`; the same config trains it again."

@@ -23,24 +23,20 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.cells import Cells, are_numbers, chosen, judged
-from rcad.study.compare_page import CPU_TIME, document, formed
-from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
+from rcad.study.compare_page import CPU_TIME, Cells, are_numbers, chosen, document, formed, judged
+from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.ranges import applied
 from rcad.study.study import (
     METRICS,
-    Asked,
     Contestant,
-    Goal,
     HeldOut,
+    Setup,
     at_start,
-    check_held_out,
     check_suitable,
     compete,
     lineup,
     named_data,
     overlap,
-    seed_words,
     space_of,
     split_of,
 )
@@ -61,8 +57,8 @@ MOST_SEEDS = 100
 DEFAULT = {"classification": "erm,label_smoothing,rcad", "regression": "erm,rcad"}
 
 
-class Comparison(Kept):
-    """What `rcad.compare` found."""
+class Comparison(StudyResult):
+    """The result of `rcad.compare`."""
 
     @property
     def document(self) -> Document:
@@ -71,8 +67,7 @@ class Comparison(Kept):
     @property
     def question(self) -> Mapping[str, Any]:
         """The first comparison: method, against, metric, mean, low, high, p_two, outcome."""
-        found: Mapping[str, Any] = self.record["question"]
-        return found
+        return self.record["question"]  # type: ignore[no-any-return]
 
     @property
     def next(self) -> str:
@@ -81,7 +76,11 @@ class Comparison(Kept):
 
     @staticmethod
     def read(path: Path | str) -> Comparison:
-        """The comparison that a compare.json holds."""
+        """The comparison in a compare.json.
+
+        Raises:
+            InputError: it holds none, or one that was changed.
+        """
         return COMPARISON.read(Path(path))
 
     def save(self, folder: Path | str) -> Comparison:
@@ -139,55 +138,54 @@ def compare(
     check_packages(("scipy.stats", "scipy", "data"))
     if budget is not None:
         whole("budget", budget, minimum=1)
-    asked = Asked(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
+    setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
-    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (kept, place):
-        work = _Work(asked, methods, metric, numbers, budget, controls, kept, place)
-        with watched(progress) as told:
-            return work.go(told)
+    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (folder, place):
+        work = _Work(setup, methods, metric, numbers, budget, controls, folder, place)
+        with watched(progress) as reporter:
+            return work.go(reporter)
 
 
 @dataclass
 class _Work:
     """One comparison; everything that can be wrong with the input is found while it is made."""
 
-    asked: Asked
+    setup: Setup
     methods: str | Sequence[str] | None
     metric: str | None
     seeds: list[int]
-    wanted: int | None
+    given_budget: int | None
     controls: bool
     out: Path | None
     place: Place
 
     def __post_init__(self) -> None:
-        asked = self.asked
-        self.about = {"data": asked.data, "target": asked.target, "task": asked.task, **asked.own}
+        setup = self.setup
+        self.about = {"data": setup.data, "target": setup.target, "task": setup.task, **setup.own}
         before = None if self.out is None else _earlier(self.out, self.about)
-        self.known = {} if before is None else before["methods"]
-        first = asked.config((("erm", ()),))
-        check_held_out(first)
+        self.earlier_cells = {} if before is None else before["methods"]
+        first = setup.config((("erm", ()),))
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
-        people = lineup([named_method(text) for text in names], controls=self.controls)
-        if len(people) < 2:
+        roles = lineup([named_method(text) for text in names], controls=self.controls)
+        if len(roles) < 2:
             raise InputError(f"expected a method to compare ERM with, but got {names[0]}; e.g. --methods erm,rcad")
         small = dataset.is_image and first.model.name == "auto" and first.optim.name == "adamw"
-        if asked.epochs is None and small:
-            self.asked = asked = replace(asked, epochs=EPOCHS)
-        configs = {rows: asked.config(rows) for rows, _ in people}
-        self.contestants = [Contestant(method_text(rows), configs[rows].method, role) for rows, role in people]
-        for name, rows in ((one.name, one.rows) for one in self.contestants):
-            if self.known.get(name, {}).get("sources", now := sources(rows)) != now:
+        if setup.epochs is None and small:
+            self.setup = setup = replace(setup, epochs=EPOCHS)
+        configs = {rows: setup.config(rows) for rows, _ in roles}
+        self.contestants = [Contestant(method_text(rows), configs[rows].method, role) for rows, role in roles]
+        for name, rows, _ in self.contestants:
+            if self.earlier_cells.get(name, {}).get("sources", now := sources(rows)) != now:
                 raise InputError(f"expected {name} as {self.out} has it, but its code has changed; pass another --out")
-        where, base = pick_device(self.place.device), next(iter(configs.values()))
+        device, base = pick_device(self.place.device), next(iter(configs.values()))
         self.splits = {
-            seed: (one := split_of(base, seed, dataset), prepare(one, dataset, where)) for seed in self.seeds
+            seed: (split := split_of(base, seed, dataset), prepare(split, dataset, device)) for seed in self.seeds
         }
         config, problem = self.splits[self.seeds[0]]
         check_suitable(self.contestants, config, problem)
@@ -195,11 +193,11 @@ class _Work:
         if self.metric is not None:
             one_of("--metric", self.metric, ranked)
         main = self.metric or ranked[0]
-        self.metrics = [main, *(one for one in ranked if one != main)]
-        self.spaces = {one.name: space_of(one, config, problem, asked) for one in self.contestants}
-        stackable = all(can_stack(at_start(config, one.rows, problem), problem) for one in self.contestants)
+        self.metrics = [main, *(metric for metric in ranked if metric != main)]
+        self.spaces = {name: space_of(rows, config, problem, setup) for name, rows, _ in self.contestants}
+        stackable = all(can_stack(at_start(config, rows, problem), problem) for _, rows, _ in self.contestants)
         self.stacked = stackable and self.place.executor is None
-        self.budget = self.wanted or (TUNED if stackable else 1)
+        self.budget = self.given_budget or (TUNED if stackable else 1)
         # Each split chooses for itself, so that its own held-out rows are all that it has to choose by.
         self.held_out = HeldOut(len(problem.val[1]), 1, main)
         self.words = self._words(names)
@@ -218,13 +216,15 @@ class _Work:
             "cost": CPU_TIME if self.stacked else "time",
         }
         if self.out is not None and before is not None:
-            _check_goes_on(self.out / FILE, before, self.settings, [one.name for one in self.contestants])
+            _check_goes_on(self.out / FILE, before, self.settings, list(self.spaces))
 
     def _words(self, names: Sequence[str]) -> list[str]:
         """`rcad compare ...` with what was left to it written out."""
-        words = ["rcad", "compare", "--data", self.asked.data, "--methods", ",".join(names), *self.asked.options()]
-        words += [word for setting in self.asked.settings for word in ("--set", setting)]
-        words += ["--metric", self.metrics[0], *seed_words(self.seeds), "--budget", str(self.budget)]
+        words = ["rcad", "compare", "--data", self.setup.data, "--methods", ",".join(names), *self.setup.options()]
+        words += [word for setting in self.setup.settings for word in ("--set", setting)]
+        counted = self.seeds == list(range(len(self.seeds)))
+        seeds = str(len(self.seeds)) if counted else ",".join(map(str, self.seeds))
+        words += ["--metric", self.metrics[0], "--seeds", seeds, "--budget", str(self.budget)]
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
@@ -243,34 +243,37 @@ class _Work:
             )
         cells: Cells = {}
         try:
-            for number, one in enumerate(self.contestants):
-                self._compete(one, backend, cells, Portion(progress, number, 1, len(self.contestants), one.name))
+            for number, contestant in enumerate(self.contestants):
+                part = Portion(progress, number, 1, len(self.contestants), contestant.name)
+                self._compete(contestant, backend, cells, part)
         except KeyboardInterrupt as stop:
             done = f"{len(cells)} of {plural(len(self.contestants), 'method')} done"
             code = stop.exit_code if isinstance(stop, Stopped) else exit_code(getattr(stop, "number", SIGINT))
             raise Stopped(f"stopped with {done}; run the same command to continue", code) from stop
-        found = Comparison(self._record(cells))
-        found = found if self.out is None else found.save(self.out)
-        numbers = {f"question/{key}": value for key, value in found.question.items()}
+        result = Comparison(self._record(cells))
+        result = result if self.out is None else result.save(self.out)
+        numbers = {f"question/{key}": value for key, value in result.question.items()}
         for name, metric in product(cells, self.metrics):
-            numbers[f"{name}/{metric}"] = (found.record["results"][name][metric]["summary"] or {}).get("mean")
-        tell_trackers(found, self.place, KIND, self.settings, numbers)
-        return found
+            numbers[f"{name}/{metric}"] = (result.record["results"][name][metric]["summary"] or {}).get("mean")
+        tell_trackers(result, self.place, KIND, self.settings, numbers)
+        return result
 
-    def _compete(self, one: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
-        """One method, kept as soon as it is done."""
-        known, goal = self.known.get(one.name), Goal(self.metrics[0])
-        cell = compete(one, self.splits, self.spaces[one.name], self.budget, goal, backend, progress, known)
-        cells[one.name] = cell
-        if sources(one.rows):
-            cell["sources"] = sources(one.rows)
+    def _compete(self, contestant: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
+        """Add a method's results to the cells, and write them as soon as they are there."""
+        name, rows, _ = contestant
+        before, space = self.earlier_cells.get(name), self.spaces[name]
+        cell = compete(contestant, self.splits, space, self.budget, self.metrics[0], backend, progress, before)
+        cells[name] = cell
+        if sources(rows):
+            cell["sources"] = sources(rows)
         if self.out is not None:
             # Methods of an earlier comparison that are not in this one stay until its report is written.
-            kept = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": {**self.known, **cells}})
-            write_sealed(self.out / FILE, plain(kept))
-        again = known is not None and known.get("key") == cell["key"]
+            methods = {**self.earlier_cells, **cells}
+            record = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": methods})
+            write_sealed(self.out / FILE, plain(record))
+        again = before is not None and before.get("key") == cell["key"]
         took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
-        progress.note(f"{one.name}: {plural(cell['runs'], 'run')}{', there already' if again else took}")
+        progress.note(f"{name}: {plural(cell['runs'], 'run')}{', there already' if again else took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
         record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}
@@ -304,18 +307,19 @@ class _Work:
         return {"why": why, "command": command(*words, "--out", out)}
 
     def _train_line(self, name: str, cell: Mapping[str, Any]) -> str:
-        values = {key: _middle(some) for key, some in chosen(cell).items()}
-        one = next(one for one in self.contestants if one.name == name)
-        base = at_start(self.splits[self.seeds[0]][0], one.rows, self.splits[self.seeds[0]][1])
+        values = {key: _middle(choices) for key, choices in chosen(cell).items()}
+        rows = next(contestant.rows for contestant in self.contestants if contestant.name == name)
+        split, problem = self.splits[self.seeds[0]]
         # alpha=auto is measured again on all that a run trains on.
-        config = applied(base, {k: v for k, v in values.items() if v is not None}, method_defaults())
-        return self.asked.train_line(replace(config, data=replace(config.data, split=None)), values, [0])
+        set_values = {key: value for key, value in values.items() if value is not None}
+        config = applied(at_start(split, rows, problem), set_values, method_defaults())
+        return self.setup.train_line(replace(config, data=replace(config.data, split=None)), values, [0])
 
 
 def split_methods(text: str | Sequence[str]) -> list[str]:
     """The methods of "erm, rcad(alpha=1, lam=0.1)": commas inside brackets part nothing."""
     if not isinstance(text, str):
-        return [one for part in text for one in split_methods(part)]
+        return [name for part in text for name in split_methods(part)]
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([") - (letter in ")]")
@@ -323,10 +327,10 @@ def split_methods(text: str | Sequence[str]) -> list[str]:
             parts.append("")
         else:
             parts[-1] += letter
-    named = [part.strip() for part in parts if part.strip()]
-    if not named:
-        raise InputError(f"expected --methods to name some, e.g. erm,label_smoothing,rcad, but got {text!r}")
-    return named
+    names = [part.strip() for part in parts if part.strip()]
+    if not names:
+        raise InputError(f"expected --methods to name methods, e.g. erm,label_smoothing,rcad, but got {text!r}")
+    return names
 
 
 def _middle(values: Sequence[Any]) -> Any:
@@ -339,23 +343,23 @@ def _middle(values: Sequence[Any]) -> Any:
 
 def _earlier(out: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
     """The record of an earlier comparison on the same data in this folder; all else is refused."""
-    found = earlier([out / name for name in FILES], "comparison", target=KIND)
-    if found is not None and found.get("about") != about:
-        other = dict(found["about"]).get("data") if isinstance(found.get("about"), dict) else None
+    record = earlier([out / name for name in FILES], "comparison", target=KIND)
+    if record is None:
+        return None
+    if record.get("about") != about:
+        other = dict(record["about"]).get("data") if isinstance(record.get("about"), dict) else None
         raise InputError(f"expected a folder for this data, but {out / FILE} compares on {other!r}; pass another --out")
-    if found is not None:
-        shaped(f"the comparison in {out / FILE}", found, {"methods": {str: dict}})
-    return found
+    return shaped(f"the comparison in {out / FILE}", record, {"methods": {str: dict}})  # type: ignore[no-any-return]
 
 
-def _check_goes_on(path: Path, found: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuses settings under which results that are in the folder would be lost."""
+def _check_goes_on(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Refuse settings under which results that are in the folder would be lost."""
     for key in ("seeds", "budget", "epochs", "metric"):
-        if found.get(key, settings[key]) != settings[key]:
+        if before.get(key, settings[key]) != settings[key]:
             raise InputError(
-                f"expected {key} {found[key]} as in {path}, but got {settings[key]}; pass another --out to keep both"
+                f"expected {key} {before[key]} as in {path}, but got {settings[key]}; pass another --out to keep both"
             )
-    lost = [name for name in found["methods"] if name not in names]
+    lost = [name for name in before["methods"] if name not in names]
     if lost:
         raise InputError(
             f"expected the methods that {path} compares, but {lost[0]} is not among them; add it, or pass another --out"

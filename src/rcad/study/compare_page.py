@@ -1,20 +1,28 @@
-"""A comparison as a document: its question answered first, from its record alone."""
+"""What a comparison says: verdicts from the results of its methods, then the page, from its record alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 from rcad.errors import InputError, one_of, shaped, shown, whole
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
-from rcad.report.numbers import by_size, capital, listed, p_value, with_interval, with_spread
+from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
 from rcad.runs.words import plural
+from rcad.study.judge import QUESTION_RULE, compare_groups, judge_questions
 from rcad.study.pictures import ROLES, dots, forests, in_words
+from rcad.study.statistics import describe
 from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 
 Record = Mapping[str, Any]
+Cells = dict[str, dict[str, Any]]
+"""By the method's name its results, as `compete` gives them."""
 CPU_TIME = "CPU time"
-"""What a record's seconds are where they are worth telling: those of a clock depend on what else the machine does."""
+"""The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
+COST = "cost, ERM = 1"
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 _NUMBER = (float, None)
 _SUMMARY = {"mean": float, "sd": _NUMBER, "low": _NUMBER, "high": _NUMBER}
@@ -39,44 +47,138 @@ _FORM = {
         }
     ],
 }
-"""What is shown of a record."""
+"""The parts of a record that the page shows, and their types."""
 
 
-def formed(record: dict[str, Any]) -> dict[str, Any]:
-    """The record of a finished comparison, whose parts are of the types, and know of each other, as the page needs."""
-    found: dict[str, Any] = shaped("the comparison", record, _FORM)
-    methods, metrics, pairs = found["methods"], {found["metric"], *found["metrics"]}, found["differences"]
-    one_of("the base of the comparison", found["base"], methods)
-    for name in metrics:
+def formed(plain: dict[str, Any]) -> dict[str, Any]:
+    """The record of a finished comparison, checked: its parts have the types, and name each other, as the page needs.
+
+    Raises:
+        InputError: a part is missing, of another type, or names what is not there.
+    """
+    record: dict[str, Any] = shaped("the comparison", plain, _FORM)
+    methods, metrics, differences = record["methods"], {record["metric"], *record["metrics"]}, record["differences"]
+    one_of("the base of the comparison", record["base"], methods)
+    for name in (*metrics, *(difference["metric"] for difference in differences)):
         one_of("a metric of the comparison", name, WORDS)
     for name, cell in methods.items():
         one_of(f"the role of {name}", cell["role"], ROLES)
         whole(f"the runs of {name}", cell["runs"], minimum=1)
-        shaped(f"the results of {name}", found["results"].get(name), dict.fromkeys(metrics, dict))
-        for result in found["results"][name].values():
+        shaped(f"the results of {name}", record["results"].get(name), dict.fromkeys(metrics, dict))
+        for result in record["results"][name].values():
             _check_interval(f"a result of {name}", result["summary"] or dict.fromkeys(_SUMMARY))
-    if not pairs:
+    if not differences:
         raise InputError("expected the differences that a comparison found, but got none; make it again")
-    for one in pairs:
-        one_of("what a method is compared with", one["against"], methods)
-        one_of("a metric of the comparison", one["metric"], WORDS)
-        one_of("the outcome of a comparison", one["outcome"], MARKS)
-        _check_interval(f"the difference of {one['method']}", one)
-    return found
+    for difference in differences:
+        one_of("what a method is compared with", difference["against"], methods)
+        one_of("the outcome of a comparison", difference["outcome"], MARKS)
+        _check_interval(f"the difference of {difference['method']}", difference)
+    return record
 
 
-def _check_interval(what: str, one: Record) -> None:
+def _check_interval(name: str, numbers: Record) -> None:
     """A mean lies in its interval; where there are too few runs for one, both ends are missing."""
-    low, mean, high = three = [one[key] for key in ("low", "mean", "high")]
+    low, mean, high = three = [numbers[key] for key in ("low", "mean", "high")]
     if (low, high) != (None, None) and (None in three or not low <= mean <= high):
-        raise InputError(f"expected {what} inside its interval, but got {shown(three)}; make the comparison again")
+        raise InputError(f"expected {name} inside its interval, but got {shown(three)}; make the comparison again")
+
+
+def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
+    """The part of a record that follows from the results alone.
+
+    Args:
+        cells: by method, as `compete` gives them.
+        metrics: the one that the question is about comes first.
+        test_ratio: n_test / n_train where splits overlap.
+    """
+    differences = compared(cells, metrics, test_ratio)
+    record = {
+        "metric": metrics[0],
+        "metrics": list(metrics),
+        "seeds": [int(seed) for seed in next(iter(cells.values()))["seeds"]],
+        "seconds": sum(cell["seconds"] for cell in cells.values()),
+        "base": _named(cells, "base")[0],
+        "rule": QUESTION_RULE,
+        "methods": {
+            name: {**cell, "chosen": {key: typical(values) for key, values in chosen(cell).items()}}
+            for name, cell in cells.items()
+        },
+        "results": summaries(cells, metrics),
+        "question": differences[0],
+        "differences": differences,
+    }
+    return {**record, "sentences": sentences(record)}
+
+
+def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[dict[str, Any]]:
+    """The question, judged alone; then every method against ERM, the user's own against RCAD, and RCAD against its
+    controls, by every metric."""
+    (base,), controls, methods = (_named(cells, role) for role in ("base", "control", "asked"))
+    rcads = [name for name in methods if "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]]
+    first = (rcads or methods)[0]
+    pairs = [(first, base), *((name, base) for name in cells if name not in (base, first))]
+    pairs += [(name, rcad) for name in methods if ":" in name for rcad in rcads if rcad != name]
+    pairs += [(rcad, control) for rcad in rcads for control in controls]
+    questions = [(*pair, metric) for metric in metrics for pair in pairs]
+    differences = [
+        compare_groups(
+            results(cells[ours], metric),
+            results(cells[theirs], metric),
+            higher_is_better=HIGHER_IS_BETTER[metric],
+            test_ratio=test_ratio,
+        )
+        for ours, theirs, metric in questions
+    ]
+    judged = [*judge_questions(differences[:1]), *judge_questions(differences[1:])]
+    return [
+        {"method": ours, "against": theirs, "metric": metric, **difference.to_dict()}
+        for (ours, theirs, metric), difference in zip(questions, judged, strict=True)
+    ]
+
+
+def _named(cells: Cells, role: str) -> list[str]:
+    return [name for name, cell in cells.items() if cell["role"] == role]
+
+
+def results(cell: Mapping[str, Any], metric: str) -> dict[int, float | None]:
+    """A method's test results by seed."""
+    return {int(seed): (run["test"] or {}).get(metric) for seed, run in cell["seeds"].items()}
+
+
+def summaries(cells: Cells, metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Mean, deviation and interval of every method and metric; the values by seed; how many runs diverged."""
+    by_method: dict[str, dict[str, Any]] = {}
+    for name, metric in product(cells, metrics):
+        values = results(cells[name], metric)
+        finite = [value for value in values.values() if value is not None]
+        summary = asdict(describe(finite)) if finite else None
+        numbers = {"values": values, "summary": summary, "diverged": len(values) - len(finite)}
+        by_method.setdefault(name, {})[metric] = numbers
+    return by_method
+
+
+def chosen(cell: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """By key, what each split chose."""
+    rows = [run["chosen"] for run in cell["seeds"].values()]
+    return {key: [row[key] for row in rows] for key in rows[0]}
+
+
+def are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def typical(values: Sequence[Any]) -> str:
+    """Chosen numbers over the splits: the median and the ends."""
+    if not are_numbers(values):
+        return ", ".join(dict.fromkeys(map(str, values)))
+    low, high = min(values), max(values)
+    return f"{low:.3g}" if low == high else f"{statistics.median(values):.3g} ({low:.3g} to {high:.3g})"
 
 
 def document(record: Record) -> Document:
     """The page: the answer, the seeds, the other comparisons, what was chosen, how it was judged."""
     command = Command(record["next"]["command"], f"Next. {record['next']['why']}:")
     short: list[Part] = [command, results_table(record), *what_was_done(record)]
-    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     took = f", in {record['seconds']:.0f} s of {CPU_TIME}" if record["cost"] == CPU_TIME else ""
     return Document(
         f"Does it help on {record['data']}?",
@@ -86,9 +188,9 @@ def document(record: Record) -> Document:
             Section("Seeds", (), [dots(record, metric) for metric in record["metrics"]]),
             Section("Differences", (), [*difference_tables(record), *forests(record)]),
             *_chosen_section(record),
-            Section("How it was judged", judged(record)),
+            Section("How it was judged", how_judged(record)),
         ],
-        {"Made by": f"`{record['command']}`{took}", "Versions": versions},
+        {"Made by": f"`{record['command']}`{took}", "Versions": named_values(record["versions"])},
     )
 
 
@@ -104,48 +206,50 @@ def lead(record: Record) -> str:
 
 def sentences(record: Record) -> list[str]:
     """The answer to the question, whether the direction is why, and then a sentence for each metric."""
-    question, rest = record["differences"][0], record["differences"][1:]
-    base, metric = record["base"], record["metric"]
-    found = [_answer(question, len(record["seeds"])), *_direction(record)]
-    for name in record["metrics"]:
-        own = [one for one in rest if one["metric"] == name and one["against"] == base]
-        if own:
-            beside = "of the other methods" if name == metric else "of the methods"
-            found.append(_against_base(own, name, beside))
-    roles = {name: cell["role"] for name, cell in record["methods"].items()}
-    rivals = [one for one in rest if roles[one["against"]] == "asked" and one["metric"] == metric]
-    return found + [_against_rcad(one) for one in rivals]
+    question, *gaps = record["differences"]
+    lines = [_answer(question, len(record["seeds"])), *_direction(record)]
+    for metric in record["metrics"]:
+        against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
+        if against_base:
+            lines.append(_against_base(against_base, "other " * (metric == record["metric"])))
+    rivals = [gap for gap in _against(record, "asked") if gap["metric"] == record["metric"]]
+    return lines + [_sentence(gap, gap["against"], _evidence(gap)) for gap in rivals]
 
 
-def _answer(one: Record, splits: int) -> str:
+def _against(record: Record, role: str) -> list[Record]:
+    """The differences to methods of a role, but for the first question."""
+    return [gap for gap in record["differences"][1:] if record["methods"][gap["against"]]["role"] == role]
+
+
+def _answer(question: Record, splits: int) -> str:
     """The question's answer in one line: who, by what, how much, how sure."""
-    what = f"{capital(WORDS[one['metric']])}: {one['method']}"
-    if one["p_two"] is None:
-        return f"{what} against ERM is not tested: {one['note']}."
-    told = f"{_size(one)}, p = {p_value(one['p_two'], 3)}, {plural(splits, 'split')}".replace("p = <", "p < ")
-    if one["outcome"] != "undecided":
-        return f"{what} is {one['outcome']} than ERM ({told})."
-    needed = one["seeds_needed"]
+    evidence = f"{_size(question)}, {_p(question['p_two'])}, {plural(splits, 'split')}"
+    needed = question["seeds_needed"]
     if needed is None:
         reach = "more splits would not show a difference this small, more data might"
     else:
         reach = f"about {needed} splits would show a difference of this size"
-    return f"{what} is not shown to differ from ERM ({told}); {reach}."
+    return _sentence(question, "ERM", evidence, f"; {reach}")
+
+
+def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
+    """Who is better than whom; `reach` says what it would take to see a difference where none is shown."""
+    method = f"{capital(WORDS[gap['metric']])}: {gap['method']}"
+    if gap["p_two"] is None:
+        return f"{method} against {rival} is not tested: {gap['note']}."
+    if gap["outcome"] == "undecided":
+        return f"{method} is not shown to differ from {rival} ({evidence}){reach}."
+    return f"{method} is {gap['outcome']} than {rival} ({evidence})."
 
 
 def _direction(record: Record) -> list[str]:
     """Whether the adversarial direction is the reason, where RCAD is better than ERM."""
     question = record["differences"][0]
-    rivals = [
-        one
-        for one in record["differences"][1:]
-        if one["method"] == question["method"]
-        and one["metric"] == question["metric"]
-        and record["methods"][one["against"]]["role"] == "control"
-    ]
+    same = question["method"], question["metric"]
+    rivals = [gap for gap in _against(record, "control") if (gap["method"], gap["metric"]) == same]
     if question["outcome"] != "better" or not rivals:
         return []
-    level = [one["against"] for one in rivals if one["outcome"] != "better"]
+    level = [gap["against"] for gap in rivals if gap["outcome"] != "better"]
     if level:
         controls = f"its control{'s' if len(level) > 1 else ''} {listed(level)}"
         return [
@@ -155,40 +259,38 @@ def _direction(record: Record) -> list[str]:
     return [f"{question['method']} is better than its controls too: the adversarial direction is what helps."]
 
 
-def _against_base(own: Sequence[Record], metric: str, beside: str) -> str:
-    by_outcome = {word: [_told(one) for one in own if one["outcome"] == word] for word in ("better", "worse")}
+def _against_base(gaps: Sequence[Record], other: str) -> str:
+    """The methods that are better or worse than ERM by one metric."""
+    by_outcome = {
+        outcome: [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
+        for outcome in ("better", "worse")
+    }
     parts = [
-        f"{listed(some)} {'are' if len(some) > 1 else 'is'} {word} than ERM"
-        for word, some in by_outcome.items()
-        if some
+        f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM"
+        for outcome, methods in by_outcome.items()
+        if methods
     ]
-    text = "; ".join(parts) or f"none {beside} is shown to differ from ERM"
-    return f"{capital(WORDS[metric])}: {text}."
+    text = "; ".join(parts) or f"none of the {other}methods is shown to differ from ERM"
+    return f"{capital(WORDS[gaps[0]['metric']])}: {text}."
 
 
-def _against_rcad(one: Record) -> str:
-    """A method of one's own beside RCAD."""
-    what = f"{capital(WORDS[one['metric']])}: {one['method']}"
-    if one["p_two"] is None:
-        return f"{what} against {one['against']} is not tested: {one['note']}."
-    verdict = "is not shown to differ from" if one["outcome"] == "undecided" else f"is {one['outcome']} than"
-    told = f"{_size(one)}, p = {p_value(one['p_holm'], 3)}".replace("p = <", "p < ")
-    return f"{what} {verdict} {one['against']} ({told})."
+def _evidence(gap: Record) -> str:
+    """E.g. "higher by 1.20 [0.40, 2.00] points, p = 0.012"."""
+    return f"{_size(gap)}, {_p(gap['p_holm'])}"
 
 
-def _size(one: Record) -> str:
+def _p(value: float | None) -> str:
+    return f"p = {p_value(value, 3)}".replace("p = <", "p < ")
+
+
+def _size(gap: Record) -> str:
     """By how much the metric itself is higher or lower: a sign alone would not say which is better."""
-    up = HIGHER_IS_BETTER[one["metric"]] == ((one["mean"] or 0.0) >= 0)
-    turned = [one[key] for key in ("mean", "low", "high")]
-    if (one["mean"] or 0.0) < 0:
-        turned = [None if value is None else -value for value in (turned[0], turned[2], turned[1])]
-    size = with_interval(*turned).removeprefix("+")
-    return f"{'higher' if up else 'lower'} by {size}{UNITS[one['metric']]}"
-
-
-def _told(one: Record) -> str:
-    """A comparison in brackets: "rcad (higher by 1.20 [0.40, 2.00] points, p = 0.012)"."""
-    return f"{one['method']} ({_size(one)}, p = {p_value(one['p_holm'], 3)})".replace("p = <", "p < ")
+    up = HIGHER_IS_BETTER[gap["metric"]] == ((gap["mean"] or 0.0) >= 0)
+    numbers = [gap[key] for key in ("mean", "low", "high")]
+    if (gap["mean"] or 0.0) < 0:
+        numbers = [None if value is None else -value for value in (numbers[0], numbers[2], numbers[1])]
+    size = with_interval(*numbers).removeprefix("+")
+    return f"{'higher' if up else 'lower'} by {size}{UNITS[gap['metric']]}"
 
 
 def what_was_done(record: Record) -> list[str]:
@@ -219,70 +321,61 @@ def results_table(record: Record) -> Table:
     base = record["methods"][record["base"]].get("passes")  # earlier records did not count them
     rows = []
     for name, cell in record["methods"].items():
-        scores = [_spread(record["results"][name][metric]) for metric in record["metrics"]]
-        control = cell["role"] == "control"
-        shown = Cell(name, note="control" if control else "", mark="aside" if control else "")
+        method = Cell(name, note="control", mark="aside") if cell["role"] == "control" else name
+        scores = {in_words(metric): _spread(record["results"][name][metric]) for metric in record["metrics"]}
         own = cell.get("passes")
-        rows.append([shown, *scores, *([f"{own / base:.1f}" if own else "-"] if base else [])])
-    cost = ["cost, ERM = 1"] if base else []
-    header = ["method", *(in_words(metric) for metric in record["metrics"]), *cost]
+        cost = {COST: f"{own / base:.1f}" if own else "-"} if base else {}
+        rows.append({"method": method, **scores, **cost})
     caption = f"Test results: mean ± standard deviation over {plural(len(record['seeds']), 'split')}."
     if base:
         caption += " Cost: passes through the network in training, counted; a forward is 1, a backward 2."
-    return Table(header, rows, caption, spare=cost)
+    return Table.of(rows, caption, spare=[COST])
 
 
 def difference_tables(record: Record) -> list[Table]:
     """The question; the other methods and metrics against ERM; methods of one's own against RCAD; RCAD's controls."""
-    question, rest = record["differences"][:1], record["differences"][1:]
-    alone = "Verdicts are corrected for the number of comparisons (Holm), intervals are not."
-    roles = {name: cell["role"] for name, cell in record["methods"].items()}
-    parts = [
-        ("base", f"Against ERM, positive is better. {alone}"),
-        ("asked", "Your method against RCAD, positive is better."),
-        ("control", "RCAD against its controls, positive is better: is the adversarial direction what helps?"),
-    ]
-    found = [_difference_table(question, "The question, judged alone; positive is better.")]
-    for role, caption in parts:
-        if rows := [one for one in rest if roles[one["against"]] == role]:
-            found.append(_difference_table(rows, caption))
-    return found
+    captions = {
+        "base": "Against ERM, positive is better. Verdicts are corrected for the number of comparisons (Holm), "
+        "intervals are not.",
+        "asked": "Your method against RCAD, positive is better.",
+        "control": "RCAD against its controls, positive is better: is the adversarial direction what helps?",
+    }
+    tables = [_difference_table(record["differences"][:1], "The question, judged alone; positive is better.")]
+    for role, caption in captions.items():
+        if gaps := _against(record, role):
+            tables.append(_difference_table(gaps, caption))
+    return tables
 
 
-def _difference_table(rows: Sequence[Record], caption: str) -> Table:
-    several = len({one["against"] for one in rows}) > 1
-    body: list[list[str | Cell]] = [
-        [
-            one["method"],
-            *([one["against"]] if several else []),
-            WORDS[one["metric"]],
-            with_interval(one["mean"], one["low"], one["high"]),
-            Cell(one["outcome"], note=one["note"], mark=MARKS[one["outcome"]]),
-            p_value(one["p_holm"], 3),
-            by_size(one["effect"], sign=True),
-            "-" if one["superiority"] is None else f"{100 * one['superiority']:.0f}%",
-            "-" if one["seeds_needed"] is None else f"{one['seeds_needed']:,}",
-        ]
-        for one in rows
+def _difference_table(gaps: Sequence[Record], caption: str) -> Table:
+    several = len({gap["against"] for gap in gaps}) > 1
+    rows: list[dict[str, str | Cell]] = [
+        {
+            "method": gap["method"],
+            **({"against": gap["against"]} if several else {}),
+            "by": WORDS[gap["metric"]],
+            "better by [95%]": with_interval(gap["mean"], gap["low"], gap["high"]),
+            "verdict": Cell(gap["outcome"], note=gap["note"], mark=MARKS[gap["outcome"]]),
+            "p (Holm)": p_value(gap["p_holm"], 3),
+            "effect d": by_size(gap["effect"], sign=True),
+            "seeds won": "-" if gap["superiority"] is None else f"{100 * gap['superiority']:.0f}%",
+            "seeds needed": "-" if gap["seeds_needed"] is None else f"{gap['seeds_needed']:,}",
+        }
+        for gap in gaps
     ]
-    header = ["method", *(["against"] if several else []), "by", "better by [95%]", "verdict"]
-    extra = ["p (Holm)", "effect d", "seeds won", "seeds needed"]
-    return Table([*header, *extra], body, caption, spare=[*extra[1:], extra[0]])
+    return Table.of(rows, caption, spare=["effect d", "seeds won", "seeds needed", "p (Holm)"])
 
 
 def _chosen_section(record: Record) -> list[Section]:
     if record["budget"] <= 1:
         return []
     text = "Each split chose by its own validation examples: the median over the splits, and the range."
-    rows = [
-        [name, ", ".join(f"{key} {value}" for key, value in cell["chosen"].items()), ", ".join(cell["space"])]
-        for name, cell in record["methods"].items()
-    ]
+    rows = [[name, named_values(cell["chosen"]), ", ".join(cell["space"])] for name, cell in record["methods"].items()]
     unit = "standardised units" if "accuracy" not in record["metrics"] else "half distances between classes"
     return [Section("What was chosen", [text], [Table(["method", "chosen", "tried"], rows, f"auto counts in {unit}.")])]
 
 
-def judged(record: Record) -> list[str]:
+def how_judged(record: Record) -> list[str]:
     """The rule, and what its words mean."""
     ratio = record["test_ratio"]
     overlapping = (
@@ -306,8 +399,7 @@ def judged(record: Record) -> list[str]:
     return [f"{record['rule']}.", overlapping, effect, needed]
 
 
-def _spread(found: Mapping[str, Any]) -> str | Cell:
-    summary = found["summary"]
-    note = f"{found['diverged']} diverged" if found["diverged"] else ""
+def _spread(result: Record) -> Cell:
+    summary = result["summary"]
     text = "-" if summary is None else with_spread(summary["mean"], summary["sd"])
-    return Cell(text, note=note) if note else text
+    return Cell(text, note=f"{result['diverged']} diverged" if result["diverged"] else "")

@@ -24,9 +24,8 @@ from rcad.runs.files import check_folder, finite_or_none
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.store import RECORD, Store
-from rcad.study import statistics
-from rcad.study.kept import Kept, check_packages, earlier
-from rcad.study.statistics import FEWEST, Paired, paired
+from rcad.study.outputs import StudyResult, check_packages, earlier, report_folder
+from rcad.study.statistics import FEWEST, Paired, averages, differences, paired
 from rcad.train.progress import Progress, watched
 
 log = logging.getLogger("rcad")
@@ -39,8 +38,8 @@ ROUNDING = 1e-12
 """Differences that are this close, relative to the numbers they are of, are equal."""
 
 
-class EvaluationReport(Kept):
-    """What `rcad.evaluate_run` found; its record has the groups, their numbers over seeds, their differences to ERM."""
+class EvaluationReport(StudyResult):
+    """The result of `rcad.evaluate_run`: groups of runs, their numbers over seeds, their differences to ERM."""
 
     @property
     def document(self) -> Document:
@@ -50,7 +49,9 @@ class EvaluationReport(Kept):
     def numbers(self) -> dict[str, dict[str, float]]:
         """By method, the mean over seeds of every number by its flat name, e.g. `ece` or `attacked_accuracy_clean`."""
         return {
-            group["name"]: {name: n["mean"] for name, n in group["numbers"].items() if n["mean"] is not None}
+            group["name"]: {
+                key: number["mean"] for key, number in group["numbers"].items() if number["mean"] is not None
+            }
             for group in self.record["groups"]
         }
 
@@ -128,30 +129,28 @@ def evaluate_run(
         log.warning("left out %s: %s", name, error)
 
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
-    folder = None if out is None else expanded(out)
-    if folder is not None:
-        check_out(folder)
+    folder = None if out is None else check_out(out)
 
-    def report(name: str, suite: str, what: str, done: int, total: int) -> None:
-        told.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {what}", done, total)
+    def report(name: str, suite: str, step: str, done: int, total: int) -> None:
+        reporter.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {step}", done, total)
 
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
     on_error = None if len(chosen) == 1 and not left_out else leave_out
-    with watched(progress) as told:
+    with watched(progress) as reporter:
         outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
     if not outcomes:
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
     with fitting("the evaluations that these runs keep", "measure them anew with --again"):
-        made = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
-        str(made)
-        return made if folder is None else made.save(folder)
+        result = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
+        str(result)
+        return result if folder is None else result.save(folder)
 
 
-def _chosen(store: Store, wanted: Sequence[str], leave_out: OnError) -> list[str]:
+def _chosen(store: Store, names: Sequence[str], leave_out: OnError) -> list[str]:
     """The ids of the runs, each checked: nothing is measured before all that are named are known to be there."""
-    if "all" not in wanted:
-        return list(dict.fromkeys(finished(store, name).id for name in wanted))
+    if "all" not in names:
+        return list(dict.fromkeys(finished(store, name).id for name in names))
     records, damaged = [], False
     for name in store.ids():
         if (store.folder(name) / RECORD).exists():
@@ -166,13 +165,13 @@ def _chosen(store: Store, wanted: Sequence[str], leave_out: OnError) -> list[str
     return [record.id for record in sorted(done, key=lambda record: (record.started, record.id))]
 
 
-def check_out(out: Path) -> None:
-    """That the files can be written, before anything is measured: packages, the folder, nobody else's page."""
+def check_out(out: Path | str) -> Path:
+    """The folder, where files can be written: packages, the folder, nobody else's page. Before anything is measured."""
     check_packages()
-    if out.exists() and not out.is_dir():
-        raise InputError(f"expected a folder for the report, but {out} is a file; pass another --out")
-    earlier([out / name for name in FILES], "report", kind=KIND)
-    check_folder(out)
+    folder = report_folder(out)
+    earlier([folder / name for name in FILES], "report", kind=KIND)
+    check_folder(folder)
+    return folder
 
 
 def summary(
@@ -260,8 +259,8 @@ def _numbers(outcome: Outcome) -> dict[str, float | None]:
 
 def _same_seed(base: Sequence[Outcome], outcome: Outcome) -> Outcome | None:
     """The ERM run with this run's seed, if it is on the very same data."""
-    wanted = outcome.record.config.seed, outcome.record.data_sha256
-    return next((b for b in base if (b.record.config.seed, b.record.data_sha256) == wanted), None)
+    same = outcome.record.config.seed, outcome.record.data_sha256
+    return next((erm for erm in base if (erm.record.config.seed, erm.record.data_sha256) == same), None)
 
 
 def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
@@ -273,8 +272,8 @@ def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    found = statistics.summary(values)
-    return {"mean": found["mean"], "sd": found["sd"], "values": list(values)}
+    numbers = averages(values)
+    return {"mean": numbers["mean"], "sd": numbers["sd"], "values": list(values)}
 
 
 def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) -> dict[str, Any]:
@@ -302,7 +301,7 @@ def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) ->
 
 def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -> dict[str, Any]:
     """`Paired` as plain data; without a test only the mean is known, and "why" says in a few words what is missing."""
-    gaps = statistics.pairs(first, second)
+    gaps = differences(first, second)
     why = f"only {len(gaps)} seeds" if len(gaps) < FEWEST else None
     if why is None and gaps.max() - gaps.min() <= ROUNDING * max(map(abs, (*first, *second))):
         # Student's t would be infinite and its p 0, which a handful of runs cannot show.

@@ -143,9 +143,9 @@ class Difference:
         return "better" if self.mean > 0 else "worse"
 
     def to_dict(self) -> dict[str, Any]:
-        told = {"power": self.power, "seeds_needed": self.seeds_needed, "note": self.note, "outcome": self.outcome}
+        derived = {"power": self.power, "seeds_needed": self.seeds_needed, "note": self.note, "outcome": self.outcome}
         inner = ("note", "test_ratio", "level", "spreads")
-        return {name: value for name, value in asdict(self).items() if name not in inner} | told
+        return {name: value for name, value in asdict(self).items() if name not in inner} | derived
 
 
 def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test_ratio: float = 0.0) -> Difference:
@@ -159,16 +159,16 @@ def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test
         higher_is_better: which way the metric points.
         test_ratio: n_test / n_train where the seeds' splits overlap.
     """
-    lost = sum(value is None or not math.isfinite(value) for value in (*ours.values(), *base.values()))
+    diverged = sum(value is None or not math.isfinite(value) for value in (*ours.values(), *base.values()))
     common = sorted(ours.keys() & base.keys())
     smaller = min(len(ours), len(base))
-    if lost:
-        return Difference("none", len(common) or smaller, note=f"{lost} of the runs diverged, so nothing is shown")
+    if diverged:
+        return Difference("none", len(common) or smaller, note=f"{diverged} of the runs diverged, so nothing is shown")
     sign = 1.0 if higher_is_better else -1.0
     a, b = ({seed: sign * float(value or 0.0) for seed, value in group.items()} for group in (ours, base))
     if len(common) >= FEWEST:
-        left = len(ours.keys() | base.keys()) - len(common)
-        note = f"{left} seeds without a partner are left out" if left else ""
+        single = len(ours.keys() | base.keys()) - len(common)
+        note = f"{single} seeds without a partner are left out" if single else ""
         return _paired([a[seed] for seed in common], [b[seed] for seed in common], test_ratio, note)
     if not common and smaller >= FEWEST:
         return _unpaired(list(a.values()), list(b.values()))
@@ -183,11 +183,11 @@ def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
     Those without a test do not count. Holm asks the most of the smallest p, LEVEL / family: that is the level at which
     power and seeds are told, so that they never promise more than the verdict keeps.
     """
-    found = [one.p_two for one in differences if one.p_two is not None]
-    adjusted, level = iter(holm(found)), LEVEL / max(len(found), 1)
+    p_values = [gap.p_two for gap in differences if gap.p_two is not None]
+    adjusted, level = iter(holm(p_values)), LEVEL / max(len(p_values), 1)
     return [
-        one if one.p_two is None else replace(one, p_holm=next(adjusted), level=LEVEL if one.spreads else level)
-        for one in differences
+        gap if gap.p_two is None else replace(gap, p_holm=next(adjusted), level=LEVEL if gap.spreads else level)
+        for gap in differences
     ]
 
 

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rcad.report import drawing
 from rcad.report.document import Figure
-from rcad.report.drawing import BLACK, BLUE, GREY, VERMILION, bare, blank, label
+from rcad.report.drawing import BLACK, BLUE, GREY, VERMILION
+from rcad.report.numbers import named_values
 from rcad.study.study import HIGHER_IS_BETTER, WORDS
 
 Record = Mapping[str, Any]
@@ -24,101 +26,91 @@ def in_words(metric: str) -> str:
 
 def dots(record: Record, metric: str) -> Figure:
     """Each method's test results by seed, with the mean and its interval."""
-    rows = [(name, record["results"][name][metric]) for name in record["methods"]]
-    figure = blank(4.6, 0.9 + 0.42 * len(rows))
-    ax = figure.subplots()
-    for k, (name, found) in enumerate(rows):
+    results = {name: record["results"][name][metric] for name in record["methods"]}
+    way = "higher" if HIGHER_IS_BETTER[metric] else "lower"
+    figure, ax = _rows(list(results), f"test {in_words(metric)}, {way} is better")
+    for k, (name, result) in enumerate(results.items()):
         colour = ROLES[record["methods"][name]["role"]]
-        values = [value for value in found["values"].values() if value is not None]
+        values = [value for value in result["values"].values() if value is not None]
         # Dots of one method beside each other, so that equal results can be counted.
         spread = [k + 0.16 * ((i % 3) - 1) for i in range(len(values))]
         ax.scatter(values, spread, s=13, color=colour, alpha=0.5, lw=0, zorder=2)
-        summary = found["summary"]
-        if summary is None:
+        if result["summary"] is None:
             ax.text(0.5, k, "every run diverged", transform=ax.get_yaxis_transform(), ha="center", va="center")
-        elif summary["low"] is None:
-            ax.plot(summary["mean"], k, "D", color=colour, ms=6, zorder=3)
         else:
-            half = summary["high"] - summary["mean"]
-            ax.errorbar(summary["mean"], k, xerr=half, fmt="D", color=colour, ms=6, lw=1.8, capsize=3, zorder=3)
-    base = record["results"][record["base"]][metric]["summary"]
+            _interval(ax, k, result["summary"], fmt="D", color=colour, zorder=3)
+    base = results[record["base"]]["summary"]
     if base is not None:
         ax.axvline(base["mean"], color=BLACK, lw=0.8, ls=":", zorder=1)
-    way = "higher" if HIGHER_IS_BETTER[metric] else "lower"
-    _rows(ax, [name for name, _ in rows], f"test {in_words(metric)}, {way} is better")
-    told = ", ".join(f"{name} {found['summary']['mean']:.4g}" for name, found in rows if found["summary"] is not None)
+    means = {name: f"{result['summary']['mean']:.4g}" for name, result in results.items() if result["summary"]}
     caption = (
         f"Test {WORDS[metric]}: a dot for each seed, a diamond for the mean with its 95% interval over seeds; the "
         "dotted line is ERM's mean. Intervals that overlap may still differ: seeds are paired, see the differences."
     )
-    return Figure(figure, caption, f"Test {WORDS[metric]} by method: {told}.")
+    return Figure(figure, caption, f"Test {WORDS[metric]} by method: {named_values(means)}.")
 
 
 def forests(record: Record, metrics: int | None = None) -> list[Figure]:
     """How much better each method is than ERM by each of the first metrics, as far as there is something to draw."""
-    drawn = [_forest(record, metric) for metric in record["metrics"][:metrics]]
-    return [one for one in drawn if one is not None]
+    gaps = [gap for gap in record["differences"] if gap["against"] == record["base"] and gap["mean"] is not None]
+    by_metric = {metric: [gap for gap in gaps if gap["metric"] == metric] for metric in record["metrics"][:metrics]}
+    return [_forest(gaps, metric) for metric, gaps in by_metric.items() if gaps]
 
 
-def _forest(record: Record, metric: str) -> Figure | None:
-    rows = [
-        one
-        for one in record["differences"]
-        if one["metric"] == metric and one["against"] == record["base"] and one["mean"] is not None
-    ]
-    if not rows:
-        return None
-    figure = blank(4.6, 0.9 + 0.42 * len(rows))
-    ax = figure.subplots()
-    for k, one in enumerate(rows):
-        half = 0.0 if one["high"] is None else one["high"] - one["mean"]
-        colour = OUTCOMES[one["outcome"]]
-        ax.errorbar(one["mean"], k, xerr=half or None, fmt="o", color=colour, ms=6, lw=1.8, capsize=3)
+def _forest(gaps: Sequence[Record], metric: str) -> Figure:
+    figure, ax = _rows([gap["method"] for gap in gaps], f"better than ERM by, in {in_words(metric)}")
+    for k, gap in enumerate(gaps):
+        _interval(ax, k, gap, fmt="o", color=OUTCOMES[gap["outcome"]])
     ax.axvline(0, color=BLACK, lw=0.8)
-    _rows(ax, [one["method"] for one in rows], f"better than ERM by, in {in_words(metric)}")
-    told = ", ".join(f"{one['method']} {one['mean']:+.3g} ({one['outcome']})" for one in rows)
+    numbers = ", ".join(f"{gap['method']} {gap['mean']:+.3g} ({gap['outcome']})" for gap in gaps)
     caption = (
         f"Differences to ERM in test {WORDS[metric]}, paired by seed, with 95% intervals; right of 0 the method is "
         "better. Blue is better, orange worse, grey undecided."
     )
-    return Figure(figure, caption, f"Against ERM in {WORDS[metric]}: {told}.")
+    return Figure(figure, caption, f"Against ERM in {WORDS[metric]}: {numbers}.")
 
 
-def _rows(ax: Any, names: Sequence[str], words: str) -> None:
-    ax.set_yticks(range(len(names)), [label(name, 26, 1) for name in names])
+def _rows(names: Sequence[str], words: str) -> tuple[Any, Any]:
+    """A figure and its axes, with a line for each name from top to bottom and the words along x."""
+    figure, ax = drawing.axes(4.6, 0.9 + 0.42 * len(names))
+    ax.set_yticks(range(len(names)), [drawing.label(name, 26, 1) for name in names])
     ax.set(ylim=(len(names) - 0.5, -0.5), xlabel=words)
-    bare(ax)
+    return figure, ax
+
+
+def _interval(ax: Any, y: int, numbers: Record, **style: Any) -> None:
+    """A mean with its 95% interval, where it has one."""
+    half = None if numbers["high"] is None else numbers["high"] - numbers["mean"]
+    ax.errorbar(numbers["mean"], y, xerr=half, ms=6, lw=1.8, capsize=3, **style)
 
 
 def axes(record: Record) -> list[str]:
     """The first two parameters of a search that are numbers and were varied; weight decay comes last."""
-    keys = list(dict.fromkeys(key for one in record["trials"] for key in one["values"]))
-    keys.sort(key=lambda key: key.startswith("optim."))
-    return [
-        key for key in keys if len({v for v in (t["values"].get(key) for t in record["trials"]) if _number(v)}) > 1
-    ][:2]
+    points = [trial["values"] for trial in record["trials"]]
+    keys = sorted(dict.fromkeys(key for point in points for key in point), key=lambda key: key.startswith("optim."))
+    return [key for key in keys if len({point.get(key) for point in points if _is_number(point.get(key))}) > 1][:2]
 
 
 def search_map(record: Record) -> Figure | None:
     """A map over two parameters, or dots over one; None where there is nothing to show."""
     keys = axes(record)
-    good = [one for one in record["trials"] if one["metrics"] and all(_number(one["values"].get(k)) for k in keys)]
-    if not keys or len(good) < 2:
+    drawn = [t for t in record["trials"] if t["metrics"] and all(_is_number(t["values"].get(key)) for key in keys)]
+    if not keys or len(drawn) < 2:
         return None
-    best = next((one for one in good if one["number"] == record["best"]), None)
-    figure = blank(4.8, 3.5)
+    best = next((trial for trial in drawn if trial["number"] == record["best"]), None)
+    figure = drawing.blank(4.8, 3.5)
     ax = figure.subplots()
-    metric, scores = record["metric"], [one["metrics"][record["metric"]] for one in good]
-    columns = [[float(one["values"][key]) for one in good] for key in keys]
+    metric, scores = record["metric"], [trial["metrics"][record["metric"]] for trial in drawn]
+    columns = [[float(trial["values"][key]) for trial in drawn] for key in keys]
     logs = [any(text.startswith(f"{key}=log(") for text in record["settings"]["space"]) for key in keys]
     if len(keys) == 1:
         ax.scatter(columns[0], scores, s=34, color=BLUE, zorder=3)
         ax.set(ylabel=f"validation {in_words(metric)}")
     else:
         colours = "viridis" if record["higher_is_better"] else "viridis_r"
-        shown = _nearest(ax, columns, scores, logs, colours)
+        mesh = _nearest(ax, columns, scores, logs, colours)
         ax.scatter(*columns, s=26, facecolor="white", edgecolor="black", lw=0.9, zorder=3)
-        figure.colorbar(shown, ax=ax, label=f"validation {in_words(metric)}")
+        figure.colorbar(mesh, ax=ax, label=f"validation {in_words(metric)}")
     if best is not None:
         spot = [float(best["values"][key]) for key in keys]
         spot += [best["metrics"][metric]] if len(keys) == 1 else []
@@ -165,5 +157,5 @@ def _nearest(
     return ax.pcolormesh(*edges, nearest, cmap=colours, shading="flat", rasterized=True, lw=0)
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -19,11 +19,11 @@ from rcad.runs.configure import override
 from rcad.study.space import AUTO, Space, Values, parse_space, short
 
 
-class Own(NamedTuple):
+class MethodSearch(NamedTuple):
     """A method's own search.
 
     Attributes:
-        space: beside weight decay; see `parse_space`.
+        space: its ranges, beside weight decay; see `parse_space`.
         labels, reals: where it begins on class labels and on regression targets, beside the method's own defaults.
     """
 
@@ -38,26 +38,26 @@ WEIGHT_DECAYS: Mapping[str, str] = {"adamw": "log(0.0001, 1)", "sgd": "log(0.000
 ALPHA, LAM = "alpha=auto(0.25, 4)", "lam=log(0.01, 1)"
 FAR_ALPHA, FAR_LAM = "alpha=auto(0.25, 16)", "lam=log(0.01, 10)"
 """On images."""
-NOTHING = Own("")
-STEP_AND_WEIGHT = Own(f"{ALPHA}, {LAM}", {"alpha": "auto", "lam": 0.1}, {"alpha": 0.3, "lam": 0.3})
-SEARCHES: Mapping[str, Own] = {
+NOTHING = MethodSearch("")
+STEP_AND_WEIGHT = MethodSearch(f"{ALPHA}, {LAM}", {"alpha": "auto", "lam": 0.1}, {"alpha": 0.3, "lam": 0.3})
+SEARCHES: Mapping[str, MethodSearch] = {
     "erm": NOTHING,
     "two_views": NOTHING,
     "data_augmentation": NOTHING,
-    "label_smoothing": Own("eps=uniform(0.02, 0.6)"),
-    "confidence_penalty": Own(LAM, reals={"lam": 0.3}),
+    "label_smoothing": MethodSearch("eps=uniform(0.02, 0.6)"),
+    "confidence_penalty": MethodSearch(LAM, reals={"lam": 0.3}),
     "rcad": STEP_AND_WEIGHT,
     "rcad_random": STEP_AND_WEIGHT,
     "rcad_released": STEP_AND_WEIGHT,
-    "rcad_text": Own(f"alpha=log(0.05, 50), {LAM}"),
-    "adversarial_training": Own("alpha=log(0.005, 0.5)"),
-    "adversarial_two_views": Own("alpha=log(0.005, 0.5)"),
-    "ls_on_adv": Own("alpha=auto(0.05, 4), eps=uniform(0.02, 0.6)"),
-    "ada": Own("gamma=log(0.1, 10), step_size=log(0.004, 0.4)"),
-    "me_ada": Own("eta=log(0.1, 10), gamma=log(0.1, 10)"),
-    "mixup": Own("alpha=log(0.1, 2)"),
-    "cutmix": Own("alpha=log(0.1, 2)"),
-    "cutout": Own("length=int(2, 20)"),
+    "rcad_text": MethodSearch(f"alpha=log(0.05, 50), {LAM}"),
+    "adversarial_training": MethodSearch("alpha=log(0.005, 0.5)"),
+    "adversarial_two_views": MethodSearch("alpha=log(0.005, 0.5)"),
+    "ls_on_adv": MethodSearch("alpha=auto(0.05, 4), eps=uniform(0.02, 0.6)"),
+    "ada": MethodSearch("gamma=log(0.1, 10), step_size=log(0.004, 0.4)"),
+    "me_ada": MethodSearch("eta=log(0.1, 10), gamma=log(0.1, 10)"),
+    "mixup": MethodSearch("alpha=log(0.1, 2)"),
+    "cutmix": MethodSearch("alpha=log(0.1, 2)"),
+    "cutout": MethodSearch("length=int(2, 20)"),
 }
 ON_TABLES: Mapping[str, Mapping[str, Any]] = {
     "adversarial_training": {"bounds": None},
@@ -65,11 +65,11 @@ ON_TABLES: Mapping[str, Mapping[str, Any]] = {
     "ada": {"levels": None},
     "me_ada": {"levels": None},
 }
-"""What pixels have and standardised columns have not."""
+"""Parameters that only pixels have, switched off on standardised columns."""
 
 
 def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = ()) -> Space:
-    """What a method may try: weight decay and the ranges of each of its parts, less what the user has set.
+    """The ranges of a search: weight decay and those of each part of the method, without what the user has set.
 
     A function of the user's own says its ranges itself: `my_method.space = "lam=log(0.001, 1)"`.
 
@@ -86,8 +86,8 @@ def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = (
             own = getattr(OWN[name], "space", "")
         if images:
             own = own.replace(ALPHA, FAR_ALPHA).replace(LAM, FAR_LAM)
-        free = [one for one in (parse_space(own) if own else ()) if one.key not in dict(values)]
-        texts += [str(one) if len(parts) == 1 else f"{name}.{one}" for one in free]
+        free = [parameter for parameter in (parse_space(own) if own else ()) if parameter.key not in dict(values)]
+        texts += [str(parameter) if len(parts) == 1 else f"{name}.{parameter}" for parameter in free]
     return parse_space(", ".join(texts)) if texts else ()
 
 
@@ -109,19 +109,19 @@ def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[
 def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) -> None:
     """Every key is a field of a config or a parameter of one of the rows; none changes what trials are judged by."""
     names = [name for name, _ in rows]
-    for one in space:
-        if one.key in ("seed", "method") or (one.key.startswith("data.") and one.key != "data.size"):
+    for key in (parameter.key for parameter in space):
+        if key in ("seed", "method") or (key.startswith("data.") and key != "data.size"):
             raise InputError(
-                f"expected a space whose trials share method, seed and validation split, but got {one.key!r}; tune a "
+                f"expected a space whose trials share method, seed and validation split, but got {key!r}; tune a "
                 "parameter of the method or a field such as optim.lr"
             )
-        owner, _, key = one.key.rpartition(".")
-        if one.key in KEYS or (key and any(key in methods.get(n, {}) for n in names if not owner or n == owner)):
+        owner, _, name = key.rpartition(".")
+        if key in KEYS or (name and any(name in methods.get(row, {}) for row in names if not owner or row == owner)):
             continue
-        known = [f"{n}.{k}" if len(names) > 1 else k for n in names for k in methods.get(n, {})]
+        options = [f"{row}.{name}" if len(names) > 1 else name for row in names for name in methods.get(row, {})]
         raise InputError(
-            f"expected a parameter of {' + '.join(names)} ({', '.join(known) or 'it has none'}) or a field such as "
-            f"optim.weight_decay in --space, but got {one.key!r}"
+            f"expected a parameter of {' + '.join(names)} ({', '.join(options) or 'it has none'}) or a field such as "
+            f"optim.weight_decay in --space, but got {key!r}"
         )
 
 
@@ -138,7 +138,7 @@ def beginning(config: RunConfig, space: Space, methods: Defaults, distance: floa
     Args:
         distance: what alpha=auto stands for; None where there are no classes.
     """
-    point = {one.key: _standing(config, one.key, methods) for one in space}
+    point = {parameter.key: _standing(config, parameter.key, methods) for parameter in space}
     auto = AUTO if distance is None else short(distance)
     return {key: auto if value == AUTO else value for key, value in point.items()}
 

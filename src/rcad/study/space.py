@@ -1,4 +1,4 @@
-"""What may be tried: `alpha=log(0.05, 2), lam=log(0.01, 1)`, read as text; drawn by chance, as a grid, or by Optuna."""
+"""The space of a search, `alpha=log(0.05, 2), lam=log(0.01, 1)`, and its points: random, a grid, or by Optuna."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -26,7 +26,7 @@ _PART = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*([a-z]+)\(([^()]*)\)\s*(?:,|$)")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number, or choice.
+    """A number or a choice that a search may vary.
 
     Args:
         key: see `Values`.
@@ -48,8 +48,8 @@ class Parameter:
             if not self.choices:
                 raise InputError(f"expected {self.key}=choice(...) to name choices, but got none")
             return
-        good = math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
-        if not good or (self.kind in ("log", "auto") and self.low <= 0):
+        rising = math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high
+        if not rising or (self.kind in ("log", "auto") and self.low <= 0):
             above = " above 0" if self.kind in ("log", "auto") else ""
             raise InputError(f"expected {self.key} to go from a number{above} to a larger one, but got {self}")
         if self.kind == "int" and not (float(self.low).is_integer() and float(self.high).is_integer()):
@@ -84,7 +84,7 @@ Space = tuple[Parameter, ...]
 
 def parse_space(text: str) -> Space:
     """The parameters of a text such as "alpha=log(0.05, 2), norm=choice(l2, linf), steps=int(1, 4)"."""
-    found, place = [], 0
+    parameters, place = [], 0
     while place < len(text.rstrip()):
         part = _PART.match(text, place)
         if part is None:
@@ -92,12 +92,11 @@ def parse_space(text: str) -> Space:
                 f"expected a space like alpha=log(0.05, 2), lam=log(0.01, 1), but got {text!r}; "
                 f"the kinds are {', '.join(KINDS)}"
             )
-        found.append(_parameter(part[1], part[2], [item.strip() for item in part[3].split(",") if item.strip()]))
+        parameters.append(_parameter(part[1], part[2], [item.strip() for item in part[3].split(",") if item.strip()]))
         place = part.end()
-    keys = [one.key for one in found]
-    if not found or len(set(keys)) < len(keys):
+    if not parameters or len({parameter.key for parameter in parameters}) < len(parameters):
         raise InputError(f"expected a space with each parameter once, but got {text!r}")
-    return tuple(found)
+    return tuple(parameters)
 
 
 def resolved(space: Space, distance: float | None) -> Space:
@@ -109,13 +108,12 @@ def resolved(space: Space, distance: float | None) -> Space:
     """
     unit = 1.0 if distance is None else distance
     return tuple(
-        Parameter(one.key, "log", short(one.low * unit), short(one.high * unit)) if one.kind == "auto" else one
-        for one in space
+        Parameter(p.key, "log", short(p.low * unit), short(p.high * unit)) if p.kind == "auto" else p for p in space
     )
 
 
 def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = None) -> list[Values]:
-    """Different points by chance: fewer where the space has fewer, and a smaller count gives the first of a larger.
+    """Random points, no two alike; fewer where the space has fewer. A smaller count gives the first of a larger one.
 
     Each parameter has a stream of its own, named by its key without the method: trial k has the same weight decay for
     every method, and the same alpha and lam for RCAD and its controls.
@@ -125,19 +123,17 @@ def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = Non
     """
     whole("the budget", count, minimum=1)
     # Their `random()` gives the same numbers in every version of Python.
-    names = [one.key.rpartition(".")[2] for one in space]
-    streams = {
-        one.key: random.Random(f"{seed} {name if names.count(name) == 1 else one.key}")
-        for one, name in zip(space, names, strict=True)
-    }
-    found: list[Values] = [] if first is None else [first]
+    names = {parameter.key: parameter.key.rpartition(".")[2] for parameter in space}
+    times = Counter(names.values())
+    streams = {key: random.Random(f"{seed} {name if times[name] == 1 else key}") for key, name in names.items()}
+    points: list[Values] = [] if first is None else [first]
     for _ in range(TRIES * count):
-        if len(found) >= count:
+        if len(points) >= count:
             break
-        point = {one.key: one.at(streams[one.key].random()) for one in space}
-        if point not in found:
-            found.append(point)
-    return found
+        point = {parameter.key: parameter.at(streams[parameter.key].random()) for parameter in space}
+        if point not in points:
+            points.append(point)
+    return points
 
 
 def grid(space: Space, count: int) -> list[Values]:
@@ -147,9 +143,9 @@ def grid(space: Space, count: int) -> list[Values]:
     while (side + 1) ** len(space) <= count:
         side += 1
     sides = [2 if side == 1 and 2 ** (k + 1) <= count else side for k in range(len(space))]
-    lines: list[Sequence[Any]] = [one.grid(many) for one, many in zip(space, sides, strict=True)]
+    lines: list[Sequence[Any]] = [parameter.grid(size) for parameter, size in zip(space, sides, strict=True)]
     # Whole numbers and choices may be fewer than a side: no point twice.
-    points, keys = dict.fromkeys(itertools.product(*lines)), [one.key for one in space]
+    points, keys = dict.fromkeys(itertools.product(*lines)), [parameter.key for parameter in space]
     return [dict(zip(keys, point, strict=True)) for point in points]
 
 
@@ -170,45 +166,45 @@ def short(value: float) -> float:
 
 
 class OptunaSearch:
-    """Optuna's sampler, asked for points and told of them in turn; the same answers give the same questions again.
+    """Optuna's sampler: `ask` gives a point, `tell` takes its score. The same scores give the same points again.
 
     Args:
         space: without "auto".
         first: the point to begin with.
-        seed: of the sampler.
-        side_by_side: whether several points are asked for before the first is told of, which should not be alike.
+        side_by_side: whether several points are asked for before the first has its score; they should not be alike.
     """
 
-    def __init__(self, space: Space, first: Values | None, *, seed: int = 0, side_by_side: bool = False) -> None:
+    def __init__(self, space: Space, first: Values | None, *, side_by_side: bool = False) -> None:
         optuna = need("optuna", "optuna", "tune")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._distributions = {one.key: _distribution(optuna, one) for one in space}
-        sampler = optuna.samplers.TPESampler(seed=seed, **({"constant_liar": True} if side_by_side else {}))
+        self._distributions = {parameter.key: _distribution(optuna, parameter) for parameter in space}
+        sampler = optuna.samplers.TPESampler(seed=0, **({"constant_liar": True} if side_by_side else {}))
         self._study = optuna.create_study(direction="maximize", sampler=sampler)
         self._failed = optuna.trial.TrialState.FAIL
         self._first = first
-        self._asked: deque[Any] = deque()
+        self._without_score: deque[Any] = deque()
 
     def ask(self) -> Values:
         """The next point to try."""
         if self._first is not None:
             first, self._first = self._first, None
-            self._asked.append(None)  # it need not lie in the space, so the sampler does not learn from it
+            self._without_score.append(None)  # it need not lie in the space, so the sampler does not learn from it
             return first
-        self._asked.append(trial := self._study.ask(self._distributions))
-        found = {key: trial.params[key] for key in self._distributions}
-        return {key: short(value) if isinstance(value, float) else value for key, value in found.items()}
+        self._without_score.append(trial := self._study.ask(self._distributions))
+        values = {key: trial.params[key] for key in self._distributions}
+        return {key: short(value) if isinstance(value, float) else value for key, value in values.items()}
 
     def tell(self, score: float | None) -> None:
-        """How good the first one was that was not told of yet, larger being better; None where it diverged."""
-        trial = self._asked.popleft()
+        """Give a score to the first point that has none yet: larger is better, None where it diverged."""
+        trial = self._without_score.popleft()
         if trial is not None:
             self._study.tell(trial, score, state=self._failed if score is None else None)
 
 
-def _distribution(optuna: Any, one: Parameter) -> Any:
-    if one.kind == "choice":
-        return optuna.distributions.CategoricalDistribution(one.choices)
-    if one.kind == "int":
-        return optuna.distributions.IntDistribution(int(one.low), int(one.high))
-    return optuna.distributions.FloatDistribution(one.low, one.high, log=one.kind == "log")
+def _distribution(optuna: Any, parameter: Parameter) -> Any:
+    low, high = parameter.low, parameter.high
+    if parameter.kind == "choice":
+        return optuna.distributions.CategoricalDistribution(parameter.choices)
+    if parameter.kind == "int":
+        return optuna.distributions.IntDistribution(int(low), int(high))
+    return optuna.distributions.FloatDistribution(low, high, log=parameter.kind == "log")

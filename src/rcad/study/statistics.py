@@ -1,4 +1,4 @@
-"""What a handful of seeds can and cannot show: intervals, tests, effect sizes and power, from plain lists of results.
+"""Statistics of a handful of seeds: intervals, tests, effect sizes and power, from plain lists of results.
 
 Training sets of repeated splits share most of their rows, so their results are not independent and the plain paired
 t-test is far too sure of itself. Nadeau and Bengio (2003) replace the variance factor 1/k of a mean over k splits by
@@ -34,7 +34,7 @@ Sides = Literal["one", "two"]
 
 @dataclass(frozen=True)
 class TooFew:
-    """What stands where a p-value would, when so many results (in the smaller group) are too few to speak."""
+    """In place of a test: the results (of the smaller group) are fewer than `FEWEST`."""
 
     got: int
 
@@ -52,7 +52,7 @@ def numbers(values: Sequence[float], *, at_least: int = 1) -> Array:
     return array
 
 
-def pairs(first: Sequence[float], second: Sequence[float], *, at_least: int = 1) -> Array:
+def differences(first: Sequence[float], second: Sequence[float], *, at_least: int = 1) -> Array:
     """The differences of two lists that pair."""
     a, b = numbers(first, at_least=at_least), numbers(second, at_least=at_least)
     if len(a) != len(b):
@@ -76,27 +76,35 @@ class Summary:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def half(self) -> float | None:
+        """Half the interval; None for one result."""
+        return None if self.high is None else self.high - self.mean
 
-def describe(values: Sequence[float]) -> Summary:
-    """Mean, deviation and 95% interval of at least one result."""
-    good = numbers(values)
-    count, mean = len(good), float(good.mean())
+
+def describe(values: Sequence[float], *, test_ratio: float = 0.0) -> Summary:
+    """Mean, deviation and 95% interval of at least one result.
+
+    Args:
+        test_ratio: n_test / n_train of splits that overlap, which widens the interval.
+    """
+    results = numbers(values)
+    count, mean = len(results), float(results.mean())
     if count == 1:
         return Summary(1, mean)
-    sd = float(good.std(ddof=1))
-    half = _quantile(count - 1) * sd / math.sqrt(count)
+    sd = float(results.std(ddof=1))
+    half = _quantile(count - 1) * sd * math.sqrt(1 + count * test_ratio) / math.sqrt(count)
     return Summary(count, mean, sd, mean - half, mean + half)
 
 
-def summary(values: Sequence[float | None]) -> dict[str, float | int | None]:
-    """Mean, median and deviation of the finite results, and how many were not finite."""
-    good = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=np.float64)
-    found = {
-        "mean": float(good.mean()) if len(good) else None,
-        "median": float(np.median(good)) if len(good) else None,
-        "sd": float(good.std(ddof=1)) if len(good) > 1 else None,
+def averages(values: Sequence[float | None]) -> dict[str, float | None]:
+    """Mean, median and deviation (n - 1) of the finite results; None where they are too few."""
+    results = np.asarray([v for v in values if v is not None and math.isfinite(v)], dtype=np.float64)
+    return {
+        "mean": float(results.mean()) if len(results) else None,
+        "median": float(np.median(results)) if len(results) else None,
+        "sd": float(results.std(ddof=1)) if len(results) > 1 else None,
     }
-    return {**found, "runs": len(values), "diverged": len(values) - len(good)}
 
 
 @dataclass(frozen=True)
@@ -121,6 +129,11 @@ class Paired:
     p_greater: float
     p_two: float
 
+    @property
+    def half(self) -> float:
+        """Half the interval."""
+        return self.high - self.mean
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -136,12 +149,12 @@ def paired(first: Sequence[float], second: Sequence[float], *, test_ratio: float
         first, second: one finite number per split or seed, in the same order; at least 2.
         test_ratio: n_test / n_train of splits that overlap; 0 for independent draws, the ordinary paired t-test.
     """
-    return Paired(*_paired(pairs(first, second, at_least=2), test_ratio))
+    return Paired(*_paired(differences(first, second, at_least=2), test_ratio))
 
 
 def paired_t(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired | TooFew:
     """`paired`, which says so where there are fewer than three pairs."""
-    difference = pairs(first, second, at_least=0)
+    difference = differences(first, second, at_least=0)
     return TooFew(len(difference)) if len(difference) < FEWEST else Paired(*_paired(difference, test_ratio))
 
 
@@ -203,7 +216,7 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted = np.ones(len(p))
     grown = np.asarray(p, dtype=np.float64)[order] * np.arange(len(p), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(grown), 1.0)
-    return [float(one) for one in adjusted]
+    return [float(value) for value in adjusted]
 
 
 @dataclass(frozen=True)
@@ -225,10 +238,10 @@ class Ranked:
 
 def wilcoxon(first: Sequence[float], second: Sequence[float]) -> Ranked | TooFew:
     """The signed-rank test of paired results; tied differences share their mean rank, in the exact test too."""
-    every = pairs(first, second, at_least=0)
-    if len(every) < FEWEST:
-        return TooFew(len(every))
-    difference = every[every != 0]
+    gaps = differences(first, second, at_least=0)
+    if len(gaps) < FEWEST:
+        return TooFew(len(gaps))
+    difference = gaps[gaps != 0]
     ranks = np.asarray(_stats().rankdata(np.abs(difference)), dtype=np.float64)
     w = float(ranks[difference > 0].sum())
     exact = len(ranks) <= EXACT_UP_TO
@@ -256,7 +269,7 @@ def _approximated(ranks: Array, w: float) -> tuple[float, float]:
 
 def cohen_dz(first: Sequence[float], second: Sequence[float]) -> float | None:
     """The mean paired difference in deviations of the differences; None where they do not spread."""
-    difference = pairs(first, second, at_least=2)
+    difference = differences(first, second, at_least=2)
     return _ratio(float(difference.mean()), float(difference.std(ddof=1)))
 
 
@@ -273,7 +286,7 @@ def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
 
 def superiority_paired(first: Sequence[float], second: Sequence[float]) -> float:
     """The share of pairs in which the first is greater; equal ones count half."""
-    return _won(pairs(first, second))
+    return _won(differences(first, second))
 
 
 def superiority(first: Sequence[float], second: Sequence[float]) -> float:

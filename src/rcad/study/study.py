@@ -47,7 +47,7 @@ FEW, Z = 100, 1.96
 
 
 def named_data(data: Any) -> str:
-    """What `rcad.compare` and `rcad.tune` take as data; a table or an array in memory has no name to be found by."""
+    """The name of the data; raises InputError for a table or an array in memory, which no command could find again."""
     if isinstance(data, str | Path):
         return str(data)
     save = "data.to_csv('my.csv', index=False)" if hasattr(data, "to_csv") else "numpy.savez('my.npz', x=x, y=y)"
@@ -57,10 +57,10 @@ def named_data(data: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The data and how to train on it, as `rcad train` takes them; None where nothing was said.
+class Setup:
+    """The data and how to train on it, as `rcad train` takes them; None where the user said nothing.
 
-    `own` has further fields of the data, where given: drop, labels, file_column, label_column, skip_bad.
+    `own` has further fields of the data that the user gave: drop, labels, file_column, label_column, skip_bad.
     """
 
     data: str
@@ -74,13 +74,16 @@ class Asked:
     settings: tuple[str, ...] = ()
 
     def config(self, rows: tuple[MethodRow, ...]) -> RunConfig:
-        """The config of a method under the recipe that suits the data, with seed 0."""
+        """The config of a method under the recipe that suits the data, with seed 0.
+
+        Raises:
+            InputError: a setting is wrong, or there would be no held-out split to choose by.
+        """
         data = {"name": self.data, "target": self.target, "task": self.task, "size": self.size, **self.own}
-        given = {key: value for key, value in data.items() if value is not None}
         model = [] if self.model is None else [f"model.name={self.model}"]
         of_methods = any(setting.strip().startswith("method.") for setting in self.settings)
-        return configure(
-            given,
+        config = configure(
+            {key: value for key, value in data.items() if value is not None},
             rows,
             recipe=self.recipe,
             epochs=self.epochs,
@@ -88,6 +91,13 @@ class Asked:
             methods=method_defaults() if of_methods else None,
             leave=SEARCHED,
         )
+        if not config.data.test_fraction:
+            raise InputError(
+                "expected a test split, but got data.test_fraction=0, which is for rcad train; leave it out"
+            )
+        if config.data.validation == 0:
+            raise InputError("expected a validation split to choose by, but got data.validation=0; e.g. set it to 0.1")
+        return config
 
     @property
     def fixed(self) -> set[str]:
@@ -95,48 +105,33 @@ class Asked:
         return {setting.partition("=")[0].strip() for setting in self.settings}
 
     def options(self) -> list[str]:
-        """The options of a command line, as far as they were given, without settings."""
+        """The options of a command line that the user gave, without settings."""
         names = ("target", "task", "size", "recipe", "epochs", "model")
-        given = [(name, value) for name in names if (value := getattr(self, name)) is not None]
-        return [word for name, value in given for word in (f"--{name}", str(value))] + own_words(self.own)
+        options = {f"--{name}": value for name in names if (value := getattr(self, name)) is not None}
+        return [word for option, value in options.items() for word in (option, str(value))] + own_words(self.own)
 
     def train_line(self, config: RunConfig, values: Values, seeds: Sequence[int]) -> str:
         """`rcad train ...` for the runs of a chosen config; of the chosen values those that are fields are set."""
         words = ["rcad", "train", "--data", config.data.name, "--method", label(config.method), *self.options()]
         # The method's own settings are in its text already, and a chosen field comes after the user's.
-        kept = [setting for setting in self.settings if not setting.strip().startswith("method")]
-        for setting in [*kept, *(f"{key}={value}" for key, value in values.items() if key in KEYS)]:
-            words += ["--set", setting]
-        return command(*words, *seed_words(seeds, one="--seed"))
+        settings = [setting for setting in self.settings if not setting.strip().startswith("method")]
+        settings += [f"{key}={value}" for key, value in values.items() if key in KEYS]
+        words += [word for setting in settings for word in ("--set", setting)]
+        return command(*words, "--seed" if len(seeds) == 1 else "--seeds", ",".join(map(str, seeds)))
 
 
-def seed_words(seeds: Sequence[int], one: str = "") -> list[str]:
-    """The option that names these seeds."""
-    if one and len(seeds) == 1:
-        return [one, str(seeds[0])]
-    first = list(seeds) == list(range(len(seeds))) and not one
-    return ["--seeds", str(len(seeds)) if first else ",".join(map(str, seeds))]
+def rank(metric: str, metrics: Metrics | None) -> tuple[float, float]:
+    """How good a candidate is by a metric of the held-out split, and by NLL where two are level.
 
-
-class Goal(NamedTuple):
-    """What a candidate is judged by: a metric of the held-out split, and NLL where two are level."""
-
-    metric: str
-
-    @property
-    def higher_is_better(self) -> bool:
-        return HIGHER_IS_BETTER[self.metric]
-
-    def key(self, metrics: Metrics | None) -> tuple[float, float]:
-        """Larger is better; a run that diverged is worse than all."""
-        if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (self.metric, "nll")):
-            return -math.inf, -math.inf
-        value = metrics[self.metric]
-        return (value if self.higher_is_better else -value), -metrics["nll"]
+    Larger is better; a run that diverged is worse than all.
+    """
+    if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (metric, "nll")):
+        return -math.inf, -math.inf
+    return metrics[metric] * (1 if HIGHER_IS_BETTER[metric] else -1), -metrics["nll"]
 
 
 class HeldOut(NamedTuple):
-    """The examples that a choice is made by: it is no better than they are many.
+    """The examples that a choice is made by. The fewer they are, the more it is chance.
 
     Attributes:
         examples: of one seed's held-out split.
@@ -171,9 +166,8 @@ class HeldOut(NamedTuple):
         return {"examples": self.examples, "seeds": self.seeds, "points": self.points, "told": str(self)}
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A method of the study: its name in tables, its rows under the protocol with what the user set, why it is here."""
+class Contestant(NamedTuple):
+    """A method of the study: its name in tables, its rows with what the user set, and its role."""
 
     name: str
     rows: tuple[MethodRow, ...]
@@ -184,38 +178,37 @@ def controls_of(rows: tuple[MethodRow, ...]) -> list[tuple[MethodRow, ...]]:
     """RCAD's two controls: a random direction of the same length, and no step at all."""
     if all(name != "rcad" for name, _ in rows):
         return []
-    found = []
+    controls = []
     for control, shared in (("rcad_random", ("alpha", "lam", "norm", "bounds")), ("confidence_penalty", ("lam",))):
         swapped = [
             (control, [(k, v) for k, v in own if k in shared]) if name == "rcad" else (name, own) for name, own in rows
         ]
-        found.append(method_rows(swapped))
-    return found
+        controls.append(method_rows(swapped))
+    return controls
 
 
-def lineup(asked: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[tuple[tuple[MethodRow, ...], Role]]:
-    """Who takes part: ERM, what the user asked for, RCAD's controls; each once."""
-    found: dict[tuple[MethodRow, ...], Role] = {method_rows([(BASE, ())]): "base"}
-    for rows in asked:
-        found.setdefault(rows, "asked")
-    for rows in asked if controls else ():
-        for control in controls_of(rows):
-            found.setdefault(control, "control")
-    return list(found.items())
+def lineup(methods: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[tuple[tuple[MethodRow, ...], Role]]:
+    """The methods that take part, each once: ERM, those that the user named, RCAD's controls."""
+    roles: dict[tuple[MethodRow, ...], Role] = {method_rows([(BASE, ())]): "base"}
+    for rows in methods:
+        roles.setdefault(rows, "asked")
+    for control in (control for rows in methods if controls for control in controls_of(rows)):
+        roles.setdefault(control, "control")
+    return list(roles.items())
 
 
 def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem: Problem) -> None:
-    """A method that does not suit the data is refused before anything is trained, with those that do."""
-    for one in contestants:
-        _with_numbers(one.rows)  # first: what is wrong with them has nothing to do with the data
+    """Refuse a method that does not suit the data before anything is trained, and name those that do."""
+    for contestant in contestants:
+        _with_numbers(contestant.rows)  # first: what is wrong with them has nothing to do with the data
         try:
-            method_of(at_start(config, one.rows, problem), problem)
+            method_of(at_start(config, contestant.rows, problem), problem)
         except InputError as error:
             names = [name for name in METHODS if _suits(name, config, problem)]
-            if problem.classes or has_own(one.rows) or all(name in names for name, _ in one.rows):
+            if problem.classes or has_own(contestant.rows) or all(name in names for name, _ in contestant.rows):
                 raise
             raise InputError(
-                f"expected methods for regression ({', '.join(names)}), but got {one.name!r}; leave it out"
+                f"expected methods for regression ({', '.join(names)}), but got {contestant.name!r}; leave it out"
             ) from error
 
 
@@ -247,8 +240,8 @@ def measured(problem: Problem) -> float | None:
 
 def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
     """The config on the split that belongs to a seed: one of the standard ones where there are some."""
-    known = len(dataset.standard_splits)
-    data = replace(config.data, split=seed % known) if known and config.data.split is None else config.data
+    count = len(dataset.standard_splits)
+    data = replace(config.data, split=seed % count) if count and config.data.split is None else config.data
     return replace(config, data=data, seed=seed)
 
 
@@ -264,7 +257,7 @@ def overlap(dataset: Dataset, splits: Splits) -> float:
 
 
 def passes(method: Method, epochs: int) -> float:
-    """What a run costs for each training example, counted: a forward is 1, a backward 2, plain training 3 an epoch.
+    """The passes of a run for each training example: a forward counts 1, a backward 2, an epoch of plain training 3.
 
     A set that grows is counted as if it had the memory to.
     """
@@ -280,55 +273,55 @@ def passes(method: Method, epochs: int) -> float:
     return total
 
 
-def space_of(one: Contestant, config: RunConfig, problem: Problem, asked: Asked) -> Space:
-    """What a contestant may try on this data."""
-    return default_space(replace(config, method=one.rows), images=not is_table(problem), fixed=asked.fixed)
+def space_of(rows: tuple[MethodRow, ...], config: RunConfig, problem: Problem, setup: Setup) -> Space:
+    """The ranges that a method may try on this data."""
+    return default_space(replace(config, method=rows), images=not is_table(problem), fixed=setup.fixed)
 
 
 def compete(
-    one: Contestant,
+    contestant: Contestant,
     splits: Mapping[int, tuple[RunConfig, Problem]],
     space: Space,
     budget: int,
-    goal: Goal,
+    metric: str,
     backend: Backend,
     progress: Progress,
-    known: Mapping[str, Any] | None = None,
+    earlier: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """A method on every split: tuned on the held-out rows, tested once.
+    """The results of a method on every split: tuned on the held-out rows, tested once.
 
     Args:
         splits: the config and the data of each seed.
         space: see `space_of`.
         budget: candidates on each split; 1 for the start alone.
-        goal: what a candidate is chosen by.
-        known: what this gave earlier; it is given back if it is of the same configs, data and goal.
+        metric: what a candidate is chosen by, see `rank`.
+        earlier: what this gave before; it is given back if it is of the same configs, data and metric.
     """
     methods: Defaults = method_defaults()
     configs: list[RunConfig] = []
     points: list[Values] = []
-    own: dict[int, list[int]] = {}  # which of them belong to a seed
+    places: dict[int, list[int]] = {}  # where those of a seed stand among them
     for seed, (config, problem) in splits.items():
         distance = measured(problem)
-        base = at_start(config, one.rows, problem)
+        base = at_start(config, contestant.rows, problem)
         first = beginning(base, space, methods, distance)
-        some = drawn(resolved(space, distance), budget, first=first)
-        own[seed] = list(range(len(points), len(points) + len(some)))
-        points += some
-        configs += [applied(base, values, methods) for values in some]
-    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), goal.metric]
+        candidates = drawn(resolved(space, distance), budget, first=first)
+        places[seed] = list(range(len(points), len(points) + len(candidates)))
+        points += candidates
+        configs += [applied(base, values, methods) for values in candidates]
+    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), metric]
     key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
     cost = statistics.fmean(passes(_with_numbers(config.method), config.train.epochs) for config in configs)
-    told = {"name": one.name, "role": one.role, "passes": cost}
-    choices = {str(seed): [loads(dumps(points[k]), "a point") for k in some] for seed, some in own.items()}
-    if known is not None and known.get("key") == key and (cell := _formed(known, choices)) is not None:
-        return {**cell, **told}
+    about = {"name": contestant.name, "role": contestant.role, "passes": cost}
+    choices = {str(seed): [loads(dumps(points[k]), "a point") for k in own] for seed, own in places.items()}
+    if earlier is not None and earlier.get("key") == key and (cell := _formed(earlier, choices)) is not None:
+        return {**cell, **about}
     held = backend.fit(configs, progress)
-    chosen = [max(some, key=lambda k: goal.key(held[k])) for some in own.values()]
+    chosen = [max(own, key=lambda k: rank(metric, held[k])) for own in places.values()]
     tested = backend.test(chosen)
     return {
         "key": key,
-        **told,
+        **about,
         "space": [str(parameter) for parameter in space] if budget > 1 else [],
         "seconds": backend.seconds(),
         "runs": len(configs),
@@ -337,7 +330,7 @@ def compete(
                 "chosen": dict(points[k]),
                 "validation": held[k],
                 "test": test,
-                "trials": [{"values": dict(points[i]), "validation": held[i]} for i in own[seed]],
+                "trials": [{"values": dict(points[i]), "validation": held[i]} for i in places[seed]],
             }
             for seed, k, test in zip(splits, chosen, tested, strict=True)
         },
@@ -359,13 +352,5 @@ def _formed(plain: Any, choices: Mapping[str, Sequence[Mapping[str, Any]]]) -> d
     except InputError:
         return None
     seeds = cell["seeds"]
-    fits = seeds.keys() == choices.keys() and all(seeds[seed]["chosen"] in some for seed, some in choices.items())
+    fits = seeds.keys() == choices.keys() and all(seeds[seed]["chosen"] in points for seed, points in choices.items())
     return cell if fits else None
-
-
-def check_held_out(config: RunConfig) -> None:
-    """There must be a held-out split to choose by, and a test split to say what the choice is worth."""
-    if not config.data.test_fraction:
-        raise InputError("expected a test split, but got data.test_fraction=0, which is for rcad train; leave it out")
-    if config.data.validation == 0:
-        raise InputError("expected a validation split to choose by, but got data.validation=0; e.g. set it to 0.1")

@@ -12,19 +12,31 @@ from typing import Any, Literal, get_args
 from rcad.errors import InputError, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method
 from rcad.loss.methods import method_defaults
-from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table
+from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.drawing import save
+from rcad.report.numbers import named_values
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.words import plural
-from rcad.study.backends import HELD_OUT, is_table, numbers_of, scheduled
-from rcad.study.kept import Kept, check_packages, earlier, plain, tell_trackers, workplace
+from rcad.study.backends import HELD_OUT, numbers_of, scheduled
+from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
-from rcad.study.ranges import applied, beginning, check_space, default_space
+from rcad.study.ranges import applied, beginning, check_space
 from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
-from rcad.study.study import METRICS, WORDS, Asked, Goal, HeldOut, at_start, check_held_out, measured, named_data
+from rcad.study.study import (
+    HIGHER_IS_BETTER,
+    METRICS,
+    WORDS,
+    HeldOut,
+    Setup,
+    at_start,
+    measured,
+    named_data,
+    rank,
+    space_of,
+)
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
@@ -49,26 +61,26 @@ class Trial:
     runs: tuple[str, ...]
     seconds: float
 
+    @staticmethod
+    def of(number: int, values: Values, records: Sequence[RunRecord]) -> Trial:
+        """The trial that these runs make up."""
+        scores = [numbers_of(record, HELD_OUT) for record in records]
+        finite = [score for score in scores if score is not None]
+        means = {name: statistics.fmean(score[name] for score in finite) for name in finite[0]} if finite else {}
+        seconds = sum(record.timings.get("train_seconds") or 0.0 for record in records)
+        ids = tuple(record.id for record in records)
+        return Trial(number, values, means if len(finite) == len(records) else None, ids, seconds)
 
-def trial(number: int, values: Values, records: Sequence[RunRecord]) -> Trial:
-    """The trial that these runs make up."""
-    scores = [numbers_of(record, HELD_OUT) for record in records]
-    good = [score for score in scores if score is not None]
-    means = {name: statistics.fmean(score[name] for score in good) for name in good[0]} if good else {}
-    seconds = sum(record.timings.get("train_seconds") or 0.0 for record in records)
-    whole_trial = means if len(good) == len(records) else None
-    return Trial(number, values, whole_trial, tuple(record.id for record in records), seconds)
 
-
-def best(trials: Sequence[Trial], goal: Goal) -> Trial | None:
-    """The best one, the first of equals; None where every one diverged."""
-    leader = max(trials, key=lambda one: goal.key(one.metrics), default=None)
+def best(trials: Sequence[Trial], metric: str) -> Trial | None:
+    """The best trial, the first of equals; None where every one diverged."""
+    leader = max(trials, key=lambda trial: rank(metric, trial.metrics), default=None)
     return None if leader is None or leader.metrics is None else leader
 
 
 @dataclass(frozen=True, repr=False)
-class Tuning(Kept):
-    """What `rcad.tune` found.
+class Tuning(StudyResult):
+    """The result of `rcad.tune`.
 
     Attributes:
         outcome: of the runs; None where it was read from a file.
@@ -79,13 +91,12 @@ class Tuning(Kept):
     @property
     def best(self) -> Mapping[str, Any] | None:
         """The best trial: number, values, metrics, runs; None where every one diverged."""
-        return next((one for one in self.record["trials"] if one["number"] == self.record["best"]), None)
+        return best_trial(self.record)
 
     @property
     def command(self) -> str | None:
-        """Trains the best configuration."""
-        found: str | None = self.record["command"]
-        return found
+        """The command that trains the best configuration; None where every trial diverged."""
+        return self.record["command"]  # type: ignore[no-any-return]
 
     @property
     def document(self) -> Document:
@@ -93,15 +104,19 @@ class Tuning(Kept):
 
     @staticmethod
     def read(path: Path | str) -> Tuning:
-        """The search that a file holds."""
+        """The search in a file.
+
+        Raises:
+            InputError: it holds none, or one that was changed.
+        """
         return SEARCH.read(Path(path))
 
     def save(self, folder: Path | str, stem: str) -> Tuning:
         """Write the record, the page and the map as stem.json, .html, .png and .svg."""
         out = Path(folder)
-        found = self.written(out / f"{stem}.json", out / f"{stem}.html")
-        pictures = save([replace(one, name=stem) for one in self.document.figures], out, ("png", "svg"))
-        return replace(found, files=(*found.files, *pictures))
+        result = self.written(out / f"{stem}.json", out / f"{stem}.html")
+        pictures = save([replace(figure, name=stem) for figure in self.document.figures], out, ("png", "svg"))
+        return replace(result, files=(*result.files, *pictures))
 
 
 _FORM = {
@@ -115,16 +130,16 @@ _FORM = {
     "command": (str, None),
     "versions": {str: str},
 }
-"""What is shown of a record."""
+"""The parts of a record that the page shows, and their types."""
 
 
-def _formed(record: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = shaped("the search", record, _FORM)
-    one_of("the metric of the search", found["metric"], WORDS)
-    for one in found["trials"]:
-        if one["metrics"] is not None or one["number"] == found["best"]:
-            shaped(f"trial {one['number']}", one["metrics"], {found["metric"]: float})
-    return found
+def _formed(plain: dict[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = shaped("the search", plain, _FORM)
+    one_of("the metric of the search", record["metric"], WORDS)
+    for trial in record["trials"]:
+        if trial["metrics"] is not None or trial["number"] == record["best"]:
+            shaped(f"trial {trial['number']}", trial["metrics"], {record["metric"]: float})
+    return record
 
 
 SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(_formed(plain)))
@@ -184,21 +199,21 @@ def tune(
     one_of("search", search, SEARCHES)
     whole("budget", budget, minimum=1)
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
-    asked = Asked(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
+    setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
-    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (kept, place):
-        work = _Work(asked, method, space, search, by, budget, list(seeds), kept, place)
-        with watched(progress) as told:
-            return work.go(told)
+    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (folder, place):
+        work = _Work(setup, method, space, search, by, budget, list(seeds), folder, place)
+        with watched(progress) as reporter:
+            return work.go(reporter)
 
 
 @dataclass
 class _Work:
     """One search; everything that can be wrong with the input is found while it is made."""
 
-    asked: Asked
+    setup: Setup
     method: str
-    wanted: str | None
+    space_text: str | None
     search: Search
     by: str | None
     budget: int
@@ -207,38 +222,36 @@ class _Work:
     place: Place
 
     def __post_init__(self) -> None:
-        first = self.asked.config(named_method(self.method))
+        first = self.setup.config(named_method(self.method))
         self.methods = method_defaults()
-        check_held_out(first)
-        if self.wanted is not None:
-            check_space(parse_space(self.wanted), first.method, self.methods)
+        space = None if self.space_text is None else parse_space(self.space_text)
+        if space is not None:
+            check_space(space, first.method, self.methods)
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         problem = prepare(first, dataset, pick_device("cpu"))
         if self.by is not None:
             one_of("--by", self.by, METRICS[bool(problem.classes)])
-        if self.wanted is not None:
-            space = parse_space(self.wanted)
-        else:
-            space = default_space(first, images=not is_table(problem), fixed=self.asked.fixed)
+        if space is None:
+            space = space_of(first.method, first, problem, self.setup)
         if not space:
-            raise InputError(f"expected something to try, but {self.method} leaves nothing open; pass --space")
+            raise InputError(f"expected a parameter to search, but {self.method} leaves none open; pass --space")
         distance = measured(problem)
         self.base = at_start(first, first.method, problem)
         method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
-        self.goal = Goal(self.by or ("accuracy" if problem.classes else "nll"))
+        self.metric = self.by or ("accuracy" if problem.classes else "nll")
         self.start = beginning(self.base, space, self.methods, distance)
         self.space = resolved(space, distance)
-        self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.goal.metric)
-        self.stem = "-".join(name for name, _ in first.method if name != "data_augmentation") or "data_augmentation"
-        self.stem = self.stem.replace(":", "-")
+        self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.metric)
+        names = [name.replace(":", "-") for name, _ in first.method if name != "data_augmentation"]
+        self.stem = "-".join(names) or "data_augmentation"
         self.settings: dict[str, Any] = {
             "data": first.data.name,
             "method": method_text(first.method),
             "search": self.search,
-            "space": [str(one) for one in self.space],
+            "space": [str(parameter) for parameter in self.space],
             "seeds": self.seeds,
-            "by": self.goal.metric,
+            "by": self.metric,
             "base": {key: value for key, value in to_plain(self.base).items() if key != "seed"},
         }
         if self.out is not None:
@@ -247,14 +260,14 @@ class _Work:
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
-        found = self._searched(progress)
-        rows = [{"trial": one.number, **(one.metrics or {})} for one in self.trials]
-        status = "done" if found.outcome is not None and found.outcome.complete else "interrupted"
-        numbers = {"trials": len(rows), **((found.best or {}).get("metrics") or {})}
-        tell_trackers(found, self.place, KIND, self.settings, numbers, rows, status)
-        return found
+        result = self._search(progress)
+        rows = [{"trial": trial.number, **(trial.metrics or {})} for trial in self.trials]
+        status = "done" if result.outcome is not None and result.outcome.complete else "interrupted"
+        numbers = {"trials": len(rows), **((result.best or {}).get("metrics") or {})}
+        tell_trackers(result, self.place, KIND, self.settings, numbers, rows, status)
+        return result
 
-    def _searched(self, progress: Progress) -> Tuning:
+    def _search(self, progress: Progress) -> Tuning:
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -267,22 +280,19 @@ class _Work:
         by_grid = self.search == "grid"
         points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
         self.planned = len(points)
-        every = [config for point in points for config in self._configs(point)]
-        return self._note(points, scheduled(every, self.place, progress))
+        return self._train(points, progress)
 
     def _ask_and_tell(self, progress: Progress) -> Tuning:
         size = self._side_by_side()
         study = OptunaSearch(self.space, self.start, side_by_side=size > 1)
         for number in range(0, self.budget, size):
             points = [study.ask() for _ in range(min(size, self.budget - number))]
-            part = Portion(progress, number, len(points), self.budget)
-            every = [config for point in points for config in self._configs(point)]
-            found = self._note(points, scheduled(every, self.place, part))
-            if found.outcome is None or not found.outcome.complete:
+            result = self._train(points, Portion(progress, number, len(points), self.budget))
+            if result.outcome is None or not result.outcome.complete:
                 break
-            for one in self.trials[-len(points) :]:
-                study.tell(None if one.metrics is None else self.goal.key(one.metrics)[0])
-        return found
+            for trial in self.trials[-len(points) :]:
+                study.tell(None if trial.metrics is None else rank(self.metric, trial.metrics)[0])
+        return result
 
     def _side_by_side(self) -> int:
         """How many points are asked for at a time: as many as the cluster trains at once."""
@@ -296,29 +306,30 @@ class _Work:
         config = applied(self.base, point, self.methods)
         return [replace(config, seed=seed) for seed in self.seeds]
 
-    def _note(self, points: Sequence[Values], outcome: Outcome) -> Tuning:
-        """The trials whose runs are all over, and the record with them."""
+    def _train(self, points: Sequence[Values], progress: Progress) -> Tuning:
+        """Make the runs of these points, add the trials whose runs are all over, and write the record with them."""
+        outcome = scheduled([run for point in points for run in self._configs(point)], self.place, progress)
         records = {record.id: record for record in outcome.records if record.is_final}
         for point in points:
             ids = [config_id(canonical_config(config)) for config in self._configs(point)]
             if all(run in records for run in ids):
-                self.trials.append(trial(len(self.trials) + 1, point, [records[run] for run in ids]))
-        found = Tuning(self._record(), outcome=outcome)
-        return found if self.out is None else found.save(self.out, self.stem)
+                self.trials.append(Trial.of(len(self.trials) + 1, point, [records[run] for run in ids]))
+        result = Tuning(self._record(), outcome=outcome)
+        return result if self.out is None else result.save(self.out, self.stem)
 
     def _record(self) -> dict[str, Any]:
         number = command = None
-        if (leader := best(self.trials, self.goal)) is not None:
+        if (leader := best(self.trials, self.metric)) is not None:
             number, chosen = leader.number, applied(self.base, leader.values, self.methods)
-            command = self.asked.train_line(chosen, leader.values, self.seeds)
+            command = self.setup.train_line(chosen, leader.values, self.seeds)
         record = {
             "target": KIND,
             "settings": self.settings,
-            "metric": self.goal.metric,
-            "higher_is_better": self.goal.higher_is_better,
+            "metric": self.metric,
+            "higher_is_better": HIGHER_IS_BETTER[self.metric],
             "held_out": self.held_out.to_dict(),
             "planned": self.planned,
-            "trials": [asdict(one) for one in self.trials],
+            "trials": [asdict(trial) for trial in self.trials],
             "best": number,
             "command": command,
             "versions": versions(("rcad", "torch", "numpy")),
@@ -328,24 +339,29 @@ class _Work:
 
 def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
     """Only the record of the same search may be replaced; its trials are in the store anyway."""
-    found = earlier([path], "search", target=KIND)
-    if found is not None and found.get("settings") != plain(settings):
+    record = earlier([path], "search", target=KIND)
+    if record is not None and record.get("settings") != plain(settings):
         raise InputError(
             f"expected a folder of this search, but {path} holds one with other settings; pass another --out"
         )
 
 
+def best_trial(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The trial that a record calls the best; None where every one diverged."""
+    return next((trial for trial in record["trials"] if trial["number"] == record["best"]), None)
+
+
 def document(record: Mapping[str, Any]) -> Document:
     """The page of a search: the best, the table of trials, the map over two parameters."""
-    settings, done = record["settings"], record["trials"]
-    leader = next((one for one in done if one["number"] == record["best"]), None)
+    settings, done, leader = record["settings"], record["trials"], best_trial(record)
     verdict = (
         "Every trial diverged: lower the learning rate or the space's upper ends." if done else "No trial is done."
     )
     if leader is not None:
         metric = record["metric"]
-        told = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
-        verdict = f"Best of {len(done)}: {shown_values(leader['values'])}, validation {told}."
+        score = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
+        values = named_values({key: _value(value) for key, value in leader["values"].items()})
+        verdict = f"Best of {len(done)}: {values or 'the method as it stands'}, validation {score}."
     about = [
         f"{settings['method']} on {settings['data']}, {plural(len(settings['seeds']), 'seed')}. Every trial was judged "
         "on the validation split; the test split was not used, and this page shows nothing of it.",
@@ -353,39 +369,32 @@ def document(record: Mapping[str, Any]) -> Document:
         f"Search: {settings['search']}, {len(done)} of {record['planned']} trials, in the space "
         f"{', '.join(settings['space'])}.",
     ]
-    drawn_map: Figure | None = search_map(record)
     command: list[Part] = [Command(record["command"], "Next. Train it:")] if record["command"] else []
-    parts: list[Part] = [trials_table(record), *command, *about, *([drawn_map] if drawn_map else [])]
+    parts: list[Part] = [trials_table(record), *command, *about, *filter(None, [search_map(record)])]
     notice = "" if len(done) == record["planned"] else "The search is not finished: run the same command to continue."
-    versions_ = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return Document(
         f"Tuning {settings['method']} on {settings['data']}",
         "The best hyperparameters of this method on this data, by the validation split.",
         [Section("Trials", (), parts, verdict, notice)],
-        {"Versions": versions_},
+        {"Versions": named_values(record["versions"])},
     )
 
 
 def trials_table(record: Mapping[str, Any]) -> Table:
     """Every trial, the best one marked."""
-    keys = list(dict.fromkeys(key for one in record["trials"] for key in one["values"]))
-    names = [name for name in WORDS if any(name in (one["metrics"] or {}) for one in record["trials"])]
-    rows = []
-    for one in record["trials"]:
-        number = Cell(str(one["number"]), mark="good") if one["number"] == record["best"] else str(one["number"])
-        values = [_value(one["values"].get(key, "start")) for key in keys]
-        found = one["metrics"] or {}
-        scores = [_score(name, found[name]) if name in found else "-" for name in names]
-        rows.append([number, *values, *scores, f"{one['seconds']:.1f}"])
+    trials = record["trials"]
+    keys = list(dict.fromkeys(key for trial in trials for key in trial["values"]))
+    names = [name for name in WORDS if any(name in (trial["metrics"] or {}) for trial in trials)]
+    rows: list[list[str | Cell]] = []
+    for trial in trials:
+        number = Cell(str(trial["number"]), mark="good" if trial["number"] == record["best"] else "")
+        values = [_value(trial["values"].get(key, "start")) for key in keys]
+        scores = [_score(name, (trial["metrics"] or {}).get(name)) for name in names]
+        rows.append([number, *values, *scores, f"{trial['seconds']:.1f}"])
     header = ["trial", *keys, *(in_words(name) for name in names), "seconds"]
     caption = "Validation metrics, mean over the seeds; a dash where a run diverged."
-    others = [in_words(name) for name in reversed(names) if name != record["metric"]]
-    return Table(header, rows, caption, spare=["seconds", *others])
-
-
-def shown_values(values: Mapping[str, Any]) -> str:
-    """What a trial sets: "alpha 0.3, lam 0.5"."""
-    return ", ".join(f"{key} {_value(value)}" for key, value in values.items()) or "the method as it stands"
+    spare = [in_words(name) for name in reversed(names) if name != record["metric"]]
+    return Table(header, rows, caption, spare=["seconds", *spare])
 
 
 def _score(name: str, value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Images to corrupt: pieces of two photographs, and written digits."""
+"""Images to corrupt: pieces of two photographs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,3 @@ def photos() -> Photos:
         return torch.cat(pieces).clamp(0, 1)
 
     return cut
-
-
-@pytest.fixture(scope="session")
-def digits() -> Tensor:
-    datasets = pytest.importorskip("sklearn.datasets")
-    return torch.from_numpy(datasets.load_digits().images[:300]).float().div(16).unsqueeze(1)

@@ -26,8 +26,9 @@ from rcad.evaluate.corruptions.generated import (
 )
 from rcad.evaluate.corruptions.materials import Draws
 
-DRAWN = [name for name in CORRUPTIONS if name not in {"defocus_blur", "zoom_blur", "brightness", "contrast"}]
-DRAWN = [name for name in DRAWN if name not in {"pixelate", "jpeg_compression"}]
+FIXED = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
+DRAWN = [name for name in CORRUPTIONS if name not in FIXED]
+image = pytest.importorskip("PIL.Image")
 
 
 def seeded(seed=0):
@@ -69,10 +70,10 @@ def test_the_generator_decides_and_nothing_else_is_drawn(name):
     moved = corrupt(x, name, 3, generator=seeded(1))
     assert torch.equal(moved, corrupt(x, name, 3, generator=seeded(1)))
     assert torch.equal(torch.get_rng_state(), rng)
-    assert torch.equal(moved, corrupt(x, name, 3, generator=seeded(2))) == (name not in DRAWN)
     generator = seeded(1)
     corrupt(x, name, 3, generator=generator)
-    assert torch.equal(moved, corrupt(x, name, 3, generator=generator)) == (name not in DRAWN)
+    for other in (seeded(2), generator):
+        assert torch.equal(moved, corrupt(x, name, 3, generator=other)) == (name in FIXED)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -103,13 +104,6 @@ def test_severity_grows_on_photographs(name, side, count, photos):
     x = photos(side, count)
     distance = [(corrupt_numbered(x, name, s, seed=0, first=0) - x).abs().mean().item() for s in SEVERITIES]
     assert distance[0] > 0.003
-    assert all(low < high for low, high in pairwise(distance)), distance
-
-
-# Of 8 pixels, 0.95 and 0.9 leave the same 7: the share says little about so small an image.
-@pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name != "pixelate"])
-def test_severity_grows_on_digits(name, digits):
-    distance = [(corrupt_numbered(digits, name, s, seed=0, first=0) - digits).abs().mean().item() for s in SEVERITIES]
     assert all(low < high for low, high in pairwise(distance)), distance
 
 
@@ -183,7 +177,7 @@ def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
     parts = [corrupt_numbered(x[i : i + 7], name, 4, seed=7, first=i) for i in range(0, 41, 7)]
     # A GPU may round a JPEG coefficient at a tie the other way.
     assert ((torch.cat(parts) - whole).abs() > 1e-3).float().mean() < 1e-3
-    if name not in DRAWN:
+    if name in FIXED:
         cpu = corrupt_numbered(x.cpu(), name, 4, seed=7, first=0)
         assert ((cpu - whole.cpu()).abs() > 1e-3).float().mean() < 1e-3
 
@@ -209,12 +203,8 @@ def test_gaussian_noise_has_its_deviation():
     assert abs((noise[:, 0] * noise[:, 1]).mean()) < 1e-4  # channels are independent
 
 
-def noise_like(*shape):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(3))
-
-
 def test_contrast_keeps_the_means_and_scales_the_rest():
-    x = noise_like(4, 3, 9, 9)
+    x = uniform(4, 3, 9, 9)
     out = contrast(x, 0.3, draws(4))
     torch.testing.assert_close(out.mean((2, 3)), x.mean((2, 3)))
     torch.testing.assert_close(out.std((2, 3)), 0.3 * x.std((2, 3)))
@@ -222,8 +212,7 @@ def test_contrast_keeps_the_means_and_scales_the_rest():
 
 @pytest.mark.parametrize(("side", "share"), [(8, 0.95), (8, 0.65), (32, 0.95), (32, 0.75), (64, 0.5), (50, 0.25)])
 def test_pixelate_is_pillows_box_resize_but_for_rounding(side, share):
-    image = pytest.importorskip("PIL.Image")
-    levels = (noise_like(2, 3, side, side) * 255).round()
+    levels = (uniform(2, 3, side, side) * 255).round()
     small = int(side * share)
     expected = []
     for picture in levels.permute(0, 2, 3, 1).numpy().astype(np.uint8):
@@ -234,7 +223,7 @@ def test_pixelate_is_pillows_box_resize_but_for_rounding(side, share):
 
 
 def test_brightness_adds_to_the_value_of_hsv():
-    x = noise_like(1, 3, 6, 6)
+    x = uniform(1, 3, 6, 6)
     x[0, :, 0, 0] = 0  # black has no hue
     x[0, :, 0, 1] = torch.tensor([0.9, 0.0, 0.95])  # reaches the top
     out = brightness(x, 0.3, draws(1))
@@ -251,10 +240,6 @@ def test_grey_is_rec_601():
     assert torch.equal(grey(colours[:, :1]), colours[:, :1])
 
 
-NONE = Draws(0, "test", 0, 1, torch.device("cpu"))
-image = pytest.importorskip("PIL.Image")
-
-
 def saved(levels: np.ndarray, quality: int) -> tuple[np.ndarray, dict]:
     """What Pillow reads back, and the tables it used."""
     file = io.BytesIO()
@@ -268,7 +253,7 @@ def saved(levels: np.ndarray, quality: int) -> tuple[np.ndarray, dict]:
 @pytest.mark.parametrize("side", [8, 21, 32, 64])
 def test_pillow_agrees_to_a_fraction_of_a_level(side, quality, channels, photos):
     levels = (photos(side, 8)[:, :channels] * 255).round()
-    ours = (jpeg_compression(levels / 255, quality, NONE) * 255).round().clamp(0, 255)
+    ours = (jpeg_compression(levels / 255, quality, draws(1)) * 255).round().clamp(0, 255)
     pictures = levels.permute(0, 2, 3, 1).numpy().astype(np.uint8)
     theirs = np.stack([saved(picture, quality)[0] for picture in pictures]).astype(float)
     difference = np.abs(ours.permute(0, 2, 3, 1).numpy() - theirs).mean()

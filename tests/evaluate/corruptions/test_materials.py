@@ -1,4 +1,4 @@
-"""Random numbers, linear maps against scipy, and ice: by what they must leave alone."""
+"""Linear maps against scipy."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from rcad.evaluate.corruptions.materials import (
-    convolve,
-    disk,
-    gaussian_blur,
-    mirrored,
-)
-
-CPU = torch.device("cpu")
+from rcad.evaluate.corruptions.materials import convolve, disk, gaussian_blur, mirrored
 
 
 def uniform(*shape):

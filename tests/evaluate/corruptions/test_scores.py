@@ -167,18 +167,11 @@ def test_by_hand():
     assert relative_mce(ERRORS, 5, BASELINE, 10) == pytest.approx(50)
     assert relative_mce(ERRORS, 0, BASELINE, 10) == pytest.approx(100 * (20 / 30 + 30 / 50) / 2)
     assert severity_curve(ERRORS) == (15, 35)
-
-
-def test_it_is_the_ratio_of_sums_and_not_the_mean_of_ratios():
+    # The ratio of sums, not the mean of ratios.
     assert mce({"fog": (10.0, 10.0)}, {"fog": (10.0, 90.0)}) == pytest.approx(20)
-
-
-def test_a_mean_will_do_in_place_of_severities():
+    # A mean will do in place of severities.
     assert mce({"fog": 20.0, "snow": 30.0}, {"fog": 40.0, "snow": 60.0}) == pytest.approx(50)
     assert mce(ERRORS, {"fog": 40, "snow": 60}) == pytest.approx(50)
-
-
-def test_alexnet_has_all_corruptions():
     assert tuple(ALEXNET_IMAGENET_C) == CORRUPTIONS
     assert mean_error(ALEXNET_IMAGENET_C) > ALEXNET_IMAGENET
 

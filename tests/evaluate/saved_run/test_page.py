@@ -152,13 +152,6 @@ def test_a_difference_without_a_test_says_why() -> None:
     assert [row[1:] for row in table.rows] == [["NLL", "-0.0120", "only 2 seeds"]]
     assert "95%" not in f"{table.header} {table.caption}"
     assert "No spread" not in table.caption
-    assert "only 2 seeds" in terminal_text(document(found, brief=True))
-
-
-def test_runs_that_were_left_out_are_named() -> None:
-    found = {**summary(left_out=[{"run": "ab12", "why": "expected data"}]), "suites": []}
-    assert document(found).sections[-1].paragraphs == ["Left out: ab12: expected data"]
-    assert document({**summary(), "suites": []}).sections[-1].paragraphs == []
 
 
 def test_a_failed_check_is_told_at_once() -> None:

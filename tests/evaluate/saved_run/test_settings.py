@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from rcad.errors import InputError
-from rcad.evaluate.saved_run.loading import SavedRun, drawn
+from rcad.evaluate.attack_search import draw_rows
+from rcad.evaluate.saved_run.loading import SavedRun
 from rcad.evaluate.saved_run.settings import SUITES, Settings, parse_suites
 
 
@@ -50,7 +51,7 @@ def test_bad_settings(fields: dict[str, object], says: str) -> None:
 def test_limits_follow_the_device_and_the_size() -> None:
     def limit(suite: str, *shape: int, device: str = "cpu") -> int:
         problem = SimpleNamespace(test=(torch.zeros(1, *shape), range(5000)), device=torch.device(device))
-        return SavedRun(None, problem, None).limit(suite, Settings())  # type: ignore[arg-type]
+        return SavedRun(None, problem, None, None).limit(suite, Settings())  # type: ignore[arg-type]
 
     for suite in ("attacks", "corruptions", "ood"):
         large, small, table = (limit(suite, *shape) for shape in ((3, 32, 32), (1, 8, 8), (5,)))
@@ -60,9 +61,9 @@ def test_limits_follow_the_device_and_the_size() -> None:
 
 
 def test_examples_are_drawn_once_and_for_all() -> None:
-    rows = drawn(100, 10, seed=3)
+    rows = draw_rows(100, 10, seed=3)
     assert rows.tolist() == sorted(set(rows.tolist()))
     assert len(rows) == 10
-    assert torch.equal(rows, drawn(100, 10, seed=3))
-    assert not torch.equal(rows, drawn(100, 10, seed=4))
-    assert drawn(5, 9, seed=0).tolist() == [0, 1, 2, 3, 4]
+    assert torch.equal(rows, draw_rows(100, 10, seed=3))
+    assert not torch.equal(rows, draw_rows(100, 10, seed=4))
+    assert draw_rows(5, 9, seed=0).tolist() == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Means, intervals, gains, and the tables made of them."""
+"""Means, intervals, gains, and the tables and pictures made of them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+from scipy import stats
+
 from paper_records import claim, suite, value, verdicts
 from rcad.paper.published import Printed
 from rcad.paper.record import Place, Run, Study
-from rcad.paper.report import chapters
+from rcad.paper.report import chapters, curves
 from rcad.paper.report.grids import dots
-from rcad.paper.report.numbers import (
-    gain_over,
-)
+from rcad.paper.report.numbers import gain_over
 from rcad.paper.report.overview import verdict_table
 from rcad.paper.report.tables import Links, grid, measure_table, run_table, side_by_side
 from rcad.report.document import Cell, Table
@@ -22,10 +24,6 @@ from rcad.report.numbers import fixed
 
 def study(**options: Any) -> Study:
     return Study.parse(suite(**options), Path("results/T4/T4.json"))
-
-
-def texts(table: Table) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in table.cells]
 
 
 def row_of(table: Table, *start: str) -> dict[str, Cell]:
@@ -64,33 +62,20 @@ def test_the_grid_has_ours_and_the_published_number() -> None:
     assert (control.note, control.mark) == ("control", "aside")
 
 
-def test_every_number_leads_to_its_runs_and_these_to_their_records() -> None:
-    one = study()
+def test_every_number_leads_to_its_runs_and_these_say_where_they_are_and_whether_they_diverged() -> None:
+    one = study(diverged=[("ERM", "n=500", 1)])
+    one.places["RCAD", "n=500"].runs[0].metrics["ece"] = 0.1  # type: ignore[index]
     files = {one.places["ERM", "n=500"].runs[0].id: Path("results/T4/runs/a b:c/record.json")}
     runs = run_table(one, Links(Path("results/report"), files))
     anchors = {cell.anchor for row in runs.cells for cell in row if cell.anchor}
-    links = {
-        cell.href[1:] for table in (grid(one), side_by_side(one)) for row in table.cells for cell in row if cell.href
-    }
-    assert links == anchors
-    assert len(links) == len(one.places)
-    records = [row[-1] for row in runs.cells]
-    assert len(records) == one.runs == 48
-    assert records[0].href == "../T4/runs/a%20b%3Ac/record.json"
-    assert {record.href for record in records[1:]} == {""}
-    assert row_of(runs, "n=500", "ERM", "0")["test accuracy, %"].text == fixed(value("ERM", "n=500", 0), 4)
-
-
-def test_runs_that_diverged_say_so_and_unmeasured_ones_do_not() -> None:
-    one = study(diverged=[("ERM", "n=500", 1)])
-    one.places["RCAD", "n=500"].runs[0].metrics["ece"] = 0.1  # type: ignore[index]
-    runs = run_table(one, Links(Path(), {}))
-    assert (row_of(runs, "n=500", "RCAD", "0")["ECE"].text, row_of(runs, "n=500", "ERM", "0")["ECE"].text) == (
-        "0.1000",
-        "-",
-    )
-    assert row_of(runs, "n=500", "ERM", "1")["test accuracy, %"].text == "diverged"
-    assert "diverged" not in {cell.text for cell in row_of(runs, "n=500", "ERM", "0").values()}
+    tables = (grid(one), side_by_side(one))
+    assert {cell.href[1:] for table in tables for row in table.cells for cell in row if cell.href} == anchors
+    assert (len(anchors), len(runs.cells)) == (len(one.places), one.runs)
+    first, second = (row_of(runs, "n=500", "ERM", seed) for seed in ("0", "1"))
+    assert (first["record"].href, second["record"].href) == ("../T4/runs/a%20b%3Ac/record.json", "")
+    assert first["test accuracy, %"].text == fixed(value("ERM", "n=500", 0), 4)
+    assert second["test accuracy, %"].text == "diverged"
+    assert (row_of(runs, "n=500", "RCAD", "0")["ECE"].text, first["ECE"].text) == ("0.1000", "-")
 
 
 def test_columns_that_were_not_run_are_told_and_not_shown() -> None:
@@ -114,3 +99,34 @@ def test_published_numbers_far_from_ours_are_inside_the_picture() -> None:
     )
     low, high = drawn.drawing.axes[0].get_xlim()
     assert low < 3.0 < 14.8 < high
+
+
+ROOT = Path(__file__).parents[3]
+F4 = Study.read(ROOT / "results/F4/F4.json")
+
+
+def by_hand(row: str, base: str, column: str, metric: str) -> tuple[float, float, float]:
+    """Mean and interval of the paired difference, positive for the first."""
+    ours, theirs = ({run.seed: run.metrics[metric] for run in F4.places[name, column].runs} for name in (row, base))
+    gain = np.array([ours[seed] - theirs[seed] for seed in ours])  # type: ignore[operator]
+    gain = -gain if metric.endswith("nll") else gain
+    half = stats.t.ppf(0.975, len(gain) - 1) * gain.std(ddof=1) / np.sqrt(len(gain))
+    return gain.mean(), gain.mean() - half, gain.mean() + half
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll"])
+@pytest.mark.parametrize("epoch", ["", "last_"])
+def test_gains_by_step_size_are_those_of_the_runs(metric: str, epoch: str) -> None:
+    found = curves.step_gains(F4, "RCAD", "ERM", metric, epoch)
+    assert len(found) == 9
+    for column, alpha in curves.step_sizes(F4).items():
+        gain = found[alpha].mean, found[alpha].low, found[alpha].high
+        assert gain == pytest.approx(by_hand("RCAD", "ERM", column, epoch + metric))
+
+
+def test_what_does_not_depend_on_the_step_is_a_line_across() -> None:
+    figure = curves.by_step(F4)
+    ax = figure.drawing.axes[0]
+    dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
+    assert [line.get_label() for line in dashed] == ["entropy at x"]
+    assert dashed[0].get_ydata()[0] == pytest.approx(by_hand("entropy at x", "ERM", "alpha 1", "accuracy")[0])

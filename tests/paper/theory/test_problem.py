@@ -31,7 +31,7 @@ def test_the_defaults_are_the_paper_s_numbers() -> None:
 
 
 def test_exact_accuracy_is_what_counting_approaches() -> None:
-    problem = Problem(n=400_000, d=3, sigma2=(1.0, 0.3, 2.0))
+    problem = Problem(n=400_000, d=3, sigma2=0.3)
     w = random_directions(4, 4, generator(1))
     sample = problem.sample(1, generator(2))
     counted = training_accuracy(Sample(*(v.expand(4, *v.shape[1:]) for v in sample)), w)

@@ -55,12 +55,13 @@ def test_bands_are_quantiles_over_draws() -> None:
     assert (found["q95"], found["mean"]) == ([95, 190], [50, 100])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_from_the_name_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("enough_examples", "margin_bound"):
         monkeypatch.setattr(appendix, name, partial(getattr(appendix, name), problems=4))
-    for name, less in (("conclusion_scan", {"steps": 20}), ("sign_scan", {"count": 20_000})):
+    fewer = {"conclusion_scan": {"steps": 20}, "sign_scan": {"count": 20_000}, "rate_fit": {"steps": 50}}
+    for name, less in {**fewer, "sample_gradient_check": {"n": 20_000}}.items():
         monkeypatch.setattr(lemmas, name, partial(getattr(lemmas, name), **less))
-    monkeypatch.setattr(lemmas, "sample_gradient_check", partial(lemmas.sample_gradient_check, n=20_000))
     monkeypatch.setattr(study, "MANY", 50_000)
     monkeypatch.setitem(study.SCALES, "smoke", Settings(draws=10, steps=20))
     told: list[str] = []

@@ -68,22 +68,22 @@ RUNS = {
 
 def pages(root: Path) -> dict[str, str]:
     """One page for each part of the package, and their index."""
-    found = {
+    parts = {
         "rcad": ("rcad", "The loss, its parts, and methods: needs torch and numpy only.", _core()),
         "recipes": ("rcad.methods", "Every method by name.", _recipes()),
         "evaluate": ("rcad.evaluate", "Beyond accuracy: calibration, attacks, corruptions, foreign data.", _modules()),
         "runs": ("rcad.runs", "Runs with records, and statistics over seeds.", _runs()),
     }
     if stacks := _stacks(root):
-        found["integrations"] = ("rcad.integrations", "Adapters, one module for each stack.", stacks)
-    rows = [f"| [`{title}`]({name}.md) | {about} |" for name, (title, about, _) in found.items()]
+        parts["integrations"] = ("rcad.integrations", "Adapters, one module for each stack.", stacks)
+    rows = [f"| [`{title}`]({name}.md) | {about} |" for name, (title, about, _) in parts.items()]
     index = (
         "# Python\n\nNames are imported when they are first used, so `import rcad` costs little. Everything not listed "
         "here is internal and may change.\n\n| package | what |\n|---|---|\n" + "\n".join(rows) + "\n"
     )
     return {
         "api/index.md": index,
-        **{f"api/{name}.md": f"# {title}\n\n{about}\n\n{text}\n" for name, (title, about, text) in found.items()},
+        **{f"api/{name}.md": f"# {title}\n\n{about}\n\n{text}\n" for name, (title, about, text) in parts.items()},
     }
 
 
@@ -100,8 +100,8 @@ def _core() -> str:
 
 
 def _recipes() -> str:
-    told = "Each gives a `Method`; the [cards](../methods/index.md) say more. `rcad.METHODS` holds them by name."
-    return "\n\n".join([told, *(_name(f"rcad.methods.{name}", level=2) for name in rcad.METHODS)])
+    about = "Each gives a `Method`; the [cards](../methods/index.md) say more. `rcad.METHODS` holds them by name."
+    return "\n\n".join([about, *(_name(f"rcad.methods.{name}", level=2) for name in rcad.METHODS)])
 
 
 def _modules() -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from rcad.cli.main import make
+from rcad_docs import table
 
 INTRO = """# Command line
 
@@ -21,11 +22,12 @@ each example. Exit codes: 0 done; 1 unexpected, or a run diverged; 2 something y
 
 def pages() -> dict[str, str]:
     """The one page."""
-    found = list(_walk(typer.main.get_command(make()), ("rcad",)))
-    lines = [f"| [`{' '.join(words)}`](#{'-'.join(words)}) | {_escaped(_parts(one)[0])} |" for words, one in found[1:]]
-    overview = "\n".join(["| command | what it does |", "|---|---|", *lines])
-    chapters = [_chapter(words, one) for words, one in found]
-    return {"cli.md": "\n\n".join([INTRO.rstrip(), overview, *chapters]) + "\n"}
+    commands = list(_walk(typer.main.get_command(make()), ("rcad",)))
+    rows = [
+        [f"[`{' '.join(words)}`](#{'-'.join(words)})", _escaped(_parts(command)[0])] for words, command in commands[1:]
+    ]
+    chapters = [_chapter(words, command) for words, command in commands]
+    return {"cli.md": "\n\n".join([INTRO.rstrip(), table(["command", "what it does"], rows), *chapters]) + "\n"}
 
 
 def _walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -37,8 +39,8 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
 def _parts(command: Any) -> tuple[str, str, list[str]]:
     """The first sentence of the help, the rest of it, and the examples."""
     text, _, examples = (command.help or "").replace("\b", "").partition("Examples:")
-    first, *rest = [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
-    return first, "\n\n".join(rest), [line.strip() for line in examples.splitlines() if line.strip()]
+    first, *more = [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph.strip()]
+    return first, "\n\n".join(more), [line.strip() for line in examples.splitlines() if line.strip()]
 
 
 def _chapter(words: tuple[str, ...], command: Any) -> str:
@@ -55,9 +57,9 @@ def _chapter(words: tuple[str, ...], command: Any) -> str:
     parts += [_escaped(more)] if more else []
     if arguments:
         rows = [[f"`{_argument(p)}`", _escaped(p.help or "")] for p in arguments]
-        parts.append(_table(["argument", "what"], rows))
+        parts.append(table(["argument", "what"], rows))
     if options:
-        parts.append(_table(["option", "default", "what"], [_option(p) for p in options]))
+        parts.append(table(["option", "default", "what"], [_option(p) for p in options]))
     return "\n\n".join([*parts, "```sh\n" + "\n".join(examples) + "\n```"])
 
 
@@ -70,14 +72,9 @@ def _option(option: Any) -> list[str]:
     names = ", ".join(option.opts)
     value = "" if option.is_flag else f" {option.metavar or option.type.name.upper()}"
     default = "required" if option.required else "" if option.default in (None, False) else f"`{option.default}`"
-    told = _escaped(option.help or "") + (f" From the environment: `{option.envvar}`." if option.envvar else "")
-    repeated = " May be repeated." if option.multiple and "repeat" not in told else ""
-    return [f"`{names}{value}`", default, told + repeated]
-
-
-def _table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [" | ".join(row) for row in (header, ["---"] * len(header), *rows)]
-    return "\n".join(f"| {line} |" for line in lines)
+    about = _escaped(option.help or "") + (f" From the environment: `{option.envvar}`." if option.envvar else "")
+    repeated = " May be repeated." if option.multiple and "repeat" not in about else ""
+    return [f"`{names}{value}`", default, about + repeated]
 
 
 def _escaped(text: str) -> str:

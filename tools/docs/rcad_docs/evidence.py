@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from rcad.paper.report import Report, costs, few_labels, gather
 from rcad.paper.report.overview import CLAIMS, MISSING
 from rcad.paper.targets import TARGETS
+from rcad.report import markdown
 from rcad.report.document import Cell, Figure, Section, Table
 from rcad.report.markdown import escaped
 
@@ -35,79 +36,71 @@ class Evidence:
 
 @cache
 def report(root: Path) -> Report:
+    """The report on the committed records."""
     return gather(root / "results", root / FOLDER)
+
+
+@cache
+def figures(root: Path) -> dict[str, Figure]:
+    """The pictures of the report by name."""
+    return {figure.name: figure for figure in report(root).document.figures}
 
 
 @cache
 def drawing(root: Path, name: str) -> str:
     """A picture of the report as SVG."""
-    return {one.name: one for one in report(root).document.figures}[name].svg
+    return figures(root)[name].svg
 
 
 def pages(root: Path) -> Evidence:
-    """The first page with every claim, and one page for each chapter of the report."""
-    found = report(root)
-    chapters = [section for section in found.document.sections[1:] if section.title not in APART]
-    homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
-    texts = {f"{FOLDER}/{_stem(one)}.md": _chapter(root, one, homes) for one in chapters}
-    first = (root / "docs" / FOLDER / "index.md").is_file()
-    assert first, "expected docs/evidence/index.md, which frames what is made here"
-    drawn = {one.name: drawing(root, one.name) for one in found.document.figures}
-    return Evidence(texts, {f"{FOLDER}/figures/{name}.svg": svg for name, svg in drawn.items()})
+    """A page for each chapter of the report, and their pictures."""
+    assert (root / "docs" / FOLDER / "index.md").is_file(), "expected docs/evidence/index.md, the first of these pages"
+    texts = {f"{FOLDER}/{_stem(section)}.md": _chapter(root, section) for section in _chapters(root)}
+    return Evidence(texts, {f"{FOLDER}/figures/{name}.svg": drawing(root, name) for name in figures(root)})
+
+
+def _chapters(root: Path) -> list[Section]:
+    return [section for section in report(root).document.sections[1:] if section.title not in APART]
 
 
 def table(root: Path, title: str) -> str:
     """The tables of one of the report's first and last chapters."""
-    found = report(root)
-    chapters = [section for section in found.document.sections[1:] if section.title not in APART]
-    homes = {section.anchor: f"{_stem(section)}.md" for section in chapters}
-    section = next((one for one in found.document.sections if one.title == title), None)
-    if section is None:
-        return ""
-    return "\n\n".join(_table(part, homes) for part in section.parts if isinstance(part, Table))
+    sections = [section for section in report(root).document.sections if section.title == title]
+    return "\n\n".join(_table(root, part) for section in sections for part in section.tables)
 
 
-def figure(picture: Figure, svg: str, folder: str) -> str:
-    """A picture with its caption; `folder` is that of the pictures, relative to the page."""
-    box = _BOX.search(svg)
+def picture(root: Path, name: str, folder: str) -> str:
+    """One of the report's pictures with its caption; `folder` is that of the pictures, relative to the page."""
+    figure, box = figures(root)[name], _BOX.search(drawing(root, name))
     across = 1.2 * float(box[1]) if box else 0.0
     width = f' width="{across:.0f}"' if box else ""
     kind = "record" if across <= NARROW else "record wide"  # a wide one scrolls on a phone, and says so
     return (
-        f'<figure class="{kind}"><img src="{folder}/{picture.name}.svg" alt="{_attribute(picture.alt)}"{width}>'
-        f"<figcaption>{_attribute(picture.caption)}</figcaption></figure>"
+        f'<figure class="{kind}"><img src="{folder}/{figure.name}.svg" alt="{_attribute(figure.alt)}"{width}>'
+        f"<figcaption>{_attribute(figure.caption)}</figcaption></figure>"
     )
-
-
-def picture(root: Path, name: str, folder: str) -> str:
-    """One of the report's pictures by its name."""
-    found = {one.name: one for one in report(root).document.figures}
-    return figure(found[name], drawing(root, name), folder)
 
 
 def scaling(root: Path, folder: str) -> str:
     """How the cost of a step grows, under a heading; nothing where it was not measured."""
-    names = [path.stem for path, _ in report(root).found.others[costs.GROWTH]]
-    drawn = {one.name for one in report(root).document.figures}
-    shown = [picture(root, name, folder) for name in names if name in drawn]
-    return "\n\n".join(["## How it grows", *shown]) if shown else ""
+    names = [path.stem for path, _ in report(root).records.by_kind[costs.GROWTH]]
+    pictures = [picture(root, name, folder) for name in names if name in figures(root)]
+    return "\n\n".join(["## How it grows", *pictures]) if pictures else ""
 
 
-def _chapter(root: Path, section: Section, homes: Mapping[str, str]) -> str:
+def _chapter(root: Path, section: Section) -> str:
+    """The chapter, its claims before the rest; folded tables are left out."""
     parts = [WIDE, f"# {_title(section)}"]
-    parts += [f"**{escaped(section.notice)}**"] if section.notice else []
-    parts += [f"**{escaped(line)}**" for line in section.verdict.splitlines()]
+    parts += [f"**{escaped(line)}**" for line in (section.notice, *section.verdict.splitlines()) if line]
     parts += [_paragraph(text) for text in section.paragraphs]
-    shown = [part for part in section.parts if not (isinstance(part, Table) and part.folded)]
-    verdicts = [part for part in section.tables if "verdict" in part.header]
-    parts += [_table(part, homes) for part in verdicts]
-    for part in shown:
+    verdicts = [table for table in section.tables if "verdict" in table.header]
+    for part in (*verdicts, *(part for part in section.parts if part not in verdicts)):
         if isinstance(part, str):
             parts.append(_paragraph(part))
         elif isinstance(part, Figure):
-            parts.append(figure(part, drawing(root, part.name), "figures"))
-        elif isinstance(part, Table) and part not in verdicts:
-            parts.append(_table(part, homes))
+            parts.append(picture(root, part.name, "figures"))
+        elif isinstance(part, Table) and not part.folded:
+            parts.append(_table(root, part))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -115,8 +108,8 @@ def _paragraph(text: str) -> str:
     """A paragraph; a long one can be opened."""
     if len(text) < WALL:
         return escaped(text)
-    first, _, rest = text.partition(": ")
-    return f'<details markdown="1"><summary>{escaped(first)}</summary>\n\n{escaped(rest)}\n\n</details>'
+    first, _, more = text.partition(": ")
+    return f'<details markdown="1"><summary>{escaped(first)}</summary>\n\n{escaped(more)}\n\n</details>'
 
 
 def _title(section: Section) -> str:
@@ -128,23 +121,18 @@ def _stem(section: Section) -> str:
     return target if target in TARGETS and section.short == target else section.anchor
 
 
-def _table(shown: Table, homes: Mapping[str, str]) -> str:
-    """The table without columns that say nothing."""
-    told = [any(row[k].text not in ("", "-") for row in shown.cells) for k in range(len(shown.header))]
-    head = [escaped(name) or " " for name in shown.header]
-    align = ["--:" if numeric else "---" for numeric in shown.numeric]
-    rows = [[_cell(cell, homes) for cell in row] for row in shown.cells]
-    kept = [[cell for cell, tells in zip(row, told, strict=True) if tells] for row in (head, align, *rows)]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in kept]
-    caption = escaped(shown.caption)
-    return (f"{caption}\n\n" if caption else "") + "\n".join(lines)
+def _table(root: Path, content: Table) -> str:
+    """The table with its caption, without columns that say nothing."""
+    homes = {section.anchor: f"{_stem(section)}.md" for section in _chapters(root)}
+    caption = f"{escaped(content.caption)}\n\n" if content.caption else ""
+    return caption + markdown.table(content.filled(), partial(_cell, homes))
 
 
-def _cell(cell: Cell, homes: Mapping[str, str]) -> str:
+def _cell(homes: Mapping[str, str], cell: Cell) -> str:
     text = escaped(cell.text)
     if len(cell.text) > LONG:
         text = f'<span class="said">{text}</span>'
-    if cell.mark in ("good", "bad", "open", "warn"):
+    if cell.mark in ("good", "bad", "open"):
         text = f'<span class="{cell.mark}">{text}</span>'
     if cell.href.startswith("#") and cell.href[1:] in homes:
         text = f"[{text}]({homes[cell.href[1:]]})"

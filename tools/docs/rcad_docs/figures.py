@@ -19,7 +19,7 @@ def geometry() -> str:
 def window(root: Path) -> str:
     """Accuracy over alpha, from the records of the linear theory and of the moons."""
     theory = json.loads((root / "results/theory/linear.json").read_text(encoding="utf-8"))
-    sweep = next(one for one in theory["details"]["sweeps"] if one["over"] == "alpha")
+    sweep = next(sweep for sweep in theory["details"]["sweeps"] if sweep["over"] == "alpha")
     beta = sweep["base"]["problem"]["beta"]
     scaled = {name: [100 * value for value in sweep[name]["median"]] for name in ("erm_accuracy", "rcad_accuracy")}
     left = _panel(
@@ -27,17 +27,17 @@ def window(root: Path) -> str:
         (beta, f"distance of a class from 0: {beta:g}"),
     )  # fmt: skip
     record = json.loads((root / "results/alpha/alpha.json").read_text(encoding="utf-8"))
-    moons = max(record["details"]["moons"], key=lambda one: one["d"])
+    moons = max(record["details"]["moons"], key=lambda setting: setting["d"])
     right = _panel(
         f"Moons in {moons['d']} dimensions", moons["alphas"], [fmean(values) for values in moons["grid"]],
         moons["erm"], (moons["suggested"]["alpha"], f"measured alpha: {moons['suggested']['alpha']:.2g}"),
     )  # fmt: skip
     return (
         f'<figure class="drawn" markdown="0">\n<div class="beside">\n{left}\n{right}\n</div>\n'
-        "<figcaption>Accuracy over alpha (logarithmic), RCAD the curve, ERM the level line. Made from "
+        "<figcaption>Accuracy over alpha (logarithmic): the curve is RCAD, the level line ERM. Made from "
         "<code>results/theory/linear.json</code> (medians of 1,000 draws) and <code>results/alpha/alpha.json</code> "
-        "(means of 3 draws). Below the window RCAD harms; above it the gain is lost, and in the linear theory RCAD is "
-        "worse than ERM again. Among much noise the measured alpha is too large."
+        "(means of 3 draws). Below the useful range RCAD harms; above it the gain is lost, and in the linear theory "
+        "RCAD is worse than ERM again. With much noise the measured alpha is too large."
         "</figcaption>\n</figure>"
     )
 
@@ -65,15 +65,15 @@ def _panel(
     labels = "".join(f'<text x="{across(a):.1f}" y="236" class="tick middle">{a:g}</text>' for a in ticks)
     heights = [round(low + 2), round((low + high) / 2), round(high - 1)]
     labels += "".join(f'<text x="38" y="{up(h) + 4:.1f}" class="tick end">{h}%</text>' for h in heights)
-    where, told = mark
-    x = across(where)
+    alpha, words = mark
+    x = across(alpha)
     return (
         f'<svg viewBox="0 0 352 264" role="img" aria-label="{title}: accuracy of RCAD over alpha, beside ERM.">'
         f'<text x="46" y="20" class="strong">{title}</text>'
         f'<line x1="46" y1="218" x2="312" y2="218" class="axis"/>'
         f'<line x1="46" y1="54" x2="46" y2="218" class="axis"/>'
         f'<line x1="{x:.1f}" y1="54" x2="{x:.1f}" y2="218" class="mark"/>'
-        f'<text x="{x:.1f}" y="46" class="soft middle">{told}</text>'
+        f'<text x="{x:.1f}" y="46" class="soft middle">{words}</text>'
         f'<line x1="46" y1="{up(level):.1f}" x2="312" y2="{up(level):.1f}" class="level"/>'
         f'<text x="316" y="{up(level) + 4:.1f}" class="tick">ERM</text>'
         f'<polyline points="{curve}" class="curve"/>{dots}{labels}'

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +34,17 @@ def rewrite(text: str, source: str, root: Path) -> str:
         source: its path in the repository.
         root: the repository.
     """
-    here = posixpath.dirname(address_of(source, root))
+    folder = posixpath.dirname(address_of(source, root))
 
-    def change(found: re.Match[str]) -> str:
-        target = found["target"]
+    def change(link: re.Match[str]) -> str:
+        target = link["target"]
         if _FOREIGN.match(target):
-            return found[0]
+            return link[0]
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
         if not path.startswith("docs/") and not (root / path).exists():
-            return found[0]  # a made page, or a mistake that MkDocs reports
-        address = posixpath.relpath(address_of(path, root), here or ".")
-        return f"{found['before']}{address}{found['anchor'] or ''}{found['after']}"
+            return link[0]  # a made page, or a mistake that MkDocs reports
+        address = posixpath.relpath(address_of(path, root), folder or ".")
+        return f"{link['before']}{address}{link['anchor'] or ''}{link['after']}"
 
     return outside_fences(text, lambda part: _LINK.sub(change, part))
 
@@ -60,37 +60,28 @@ def outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 def media(root: Path, pages: Mapping[str, str]) -> list[str]:
     """The files outside docs/ that pages link to and that are no pages: pictures, records."""
-    found = set()
+    files = set()
     for source, text in pages.items():
         for link in _LINK.finditer(_FENCE.sub("", text)):
             if _FOREIGN.match(link["target"]):
                 continue
             path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link["target"]))
             if (root / path).is_file() and not path.startswith("docs/") and not path.endswith((".md", ".py")):
-                found.add(path)
-    return sorted(found)
+                files.add(path)
+    return sorted(files)
 
 
 def expand(nav: Any, pages: Sequence[str], title: Callable[[str], str]) -> Any:
-    """The navigation with every entry "folder/" replaced by the pages of that folder, in their order."""
+    """The navigation with every entry "folder/" replaced by the pages of that folder, the index first."""
     if isinstance(nav, list):
-        return [one for entry in nav for one in _expanded(entry, pages, title)]
-    return nav
-
-
-def _expanded(entry: Any, pages: Sequence[str], title: Callable[[str], str]) -> Iterable[Any]:
-    if isinstance(entry, str) and entry.endswith("/"):
-        yield from _folder(entry, pages, title)
-    elif isinstance(entry, dict):
-        ((name, value),) = entry.items()
-        if isinstance(value, str) and value.endswith("/"):
-            value = list(_folder(value, pages, title))
-        yield {name: expand(value, pages, title)}
-    else:
-        yield entry
-
-
-def _folder(folder: str, pages: Sequence[str], title: Callable[[str], str]) -> Iterable[Any]:
-    inside = [page for page in pages if page.startswith(folder)]
-    for page in sorted(inside, key=lambda page: posixpath.basename(page) not in ("index.md", "README.md")):
-        yield page if page == f"{folder}index.md" else {title(page): page}
+        entries = [expand(entry, pages, title) for entry in nav]
+        return [item for entry in entries for item in (entry if isinstance(entry, list) else [entry])]
+    if isinstance(nav, dict):
+        return {name: expand(value, pages, title) for name, value in nav.items()}
+    if not nav.endswith("/"):
+        return nav
+    inside = sorted(
+        (page for page in pages if page.startswith(nav)),
+        key=lambda page: posixpath.basename(page) not in ("index.md", "README.md"),
+    )
+    return [page if page == f"{nav}index.md" else {title(page): page} for page in inside]

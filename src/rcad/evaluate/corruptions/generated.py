@@ -111,8 +111,8 @@ def _swapped(x: Tensor, reach: int, rounds: int, share: float, draws: Draws) -> 
             row = (own // width + move[:, 0]).clamp_(0, height - 1)
             column = (own % width + move[:, 1]).clamp_(0, width - 1)
             other = row * width + column
-            here, there = source.gather(1, own), source.gather(1, other)
-            source.scatter_(1, own, there).scatter_(1, other, here)
+            first, second = source.gather(1, own), source.gather(1, other)
+            source.scatter_(1, own, second).scatter_(1, other, first)
     return x.flatten(2).gather(2, source[:, None].expand(-1, x.shape[1], -1)).view_as(x)
 
 
@@ -193,10 +193,10 @@ def _cloud(side: int, decay: float, draws: Draws) -> Tensor:
     return (cloud - low) / (high - low).clamp(min=1e-6)
 
 
-def contrast(x: Tensor, kept: float, draws: Draws) -> Tensor:
+def contrast(x: Tensor, share: float, draws: Draws) -> Tensor:
     """Draws every value towards the mean of its image and channel."""
     mean = x.mean((2, 3), keepdim=True)
-    return mean + kept * (x - mean)
+    return mean + share * (x - mean)
 
 
 def elastic_transform(x: Tensor, field: tuple[float, float, float], draws: Draws) -> Tensor:
@@ -297,9 +297,9 @@ def _coded(levels: Tensor, quality: int, table: tuple[tuple[int, ...], ...]) -> 
     # Ties away from zero, as libjpeg rounds.
     scaled = (blocks @ transform.T).div_(steps)
     coefficients = (scaled + 0.5 * scaled.sign()).trunc_().mul_(steps)
-    shown = (coefficients @ transform).add_(128).round_().clamp_(0, 255)
-    shown = shown.view(count, channels, rows // 8, columns // 8, 8, 8).transpose(3, 4)
-    return shown.reshape(count, channels, rows, columns)[..., :height, :width]
+    decoded = (coefficients @ transform).add_(128).round_().clamp_(0, 255)
+    decoded = decoded.view(count, channels, rows // 8, columns // 8, 8, 8).transpose(3, 4)
+    return decoded.reshape(count, channels, rows, columns)[..., :height, :width]
 
 
 def _filled(x: Tensor, rows: int, columns: int) -> Tensor:
@@ -366,8 +366,8 @@ def corrupt_numbered(x: Tensor, name: str, severity: int, *, seed: int, first: i
 
 def check_request(names: list[str] | tuple[str, ...], severities: list[int] | tuple[int, ...]) -> None:
     """Each name is a corruption's and each severity one of 1 to 5, and there is at least one of both."""
-    for kind, given in (("corruption", names), ("severity", severities)):
-        if not given:
+    for kind, entries in (("corruption", names), ("severity", severities)):
+        if not entries:
             raise InputError(f"expected at least one {kind}, but got none")
     for name in names:
         one_of("the corruption", name, CORRUPTIONS)

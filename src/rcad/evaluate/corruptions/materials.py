@@ -109,8 +109,8 @@ def mirrored(x: Tensor, reach: int) -> Tensor:
     if reach == 0:
         return x
     rows, columns = (_mirror(np.arange(-reach, side + reach), side) for side in x.shape[-2:])
-    taken = x.index_select(-2, torch.as_tensor(rows, device=x.device))
-    return taken.index_select(-1, torch.as_tensor(columns, device=x.device))
+    tall = x.index_select(-2, torch.as_tensor(rows, device=x.device))
+    return tall.index_select(-1, torch.as_tensor(columns, device=x.device))
 
 
 def disk(radius: float, sigma: float) -> npt.NDArray[np.float64]:
@@ -141,12 +141,12 @@ def streak(x: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
     padded = F.pad(x, [reach] * 4, mode="replicate")
     stride = width + 2 * reach
     rows = torch.arange(height, device=x.device)[:, None] + reach
-    here = (rows * stride + torch.arange(width, device=x.device) + reach).view(1, -1)
+    pixel = (rows * stride + torch.arange(width, device=x.device) + reach).view(1, -1)
     flat = padded.flatten(2)
     out = torch.zeros_like(x).flatten(2)
     for step, weight in enumerate(weights.tolist()):
         across, down = (step * angle.cos()).round().long(), (step * angle.sin()).round().long()
-        source = here + (down * stride + across)[:, None]
+        source = pixel + (down * stride + across)[:, None]
         out.add_(flat.gather(2, source[:, None].expand(count, channels, -1)), alpha=weight)
     return out.view_as(x)
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, Provenance
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, CorruptedArrays, CorruptedFolders, Provenance
 from rcad.data.dataset import Split
 from rcad.errors import InputError, is_number, whole
-from rcad.evaluate.attack_search import check_labels, watched
+from rcad.evaluate.attack_search import check_labels, draw_rows, watched
 from rcad.evaluate.corruptions.generated import check_images, check_request, corrupt_numbered
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model, logits_of
@@ -25,15 +25,8 @@ from rcad.loss.predictions import label_scores
 
 Progress = Callable[[int, int], None]
 Batches = Iterator[tuple[Tensor, Tensor]]
-
-
-class PublishedSet(Protocol):
-    """What `rcad.data.corrupted.open_corrupted` gives."""
-
-    @property
-    def corruptions(self) -> tuple[str, ...]: ...
-
-    def split(self, corruption: str, severity: int) -> Split: ...
+Published = CorruptedArrays | CorruptedFolders
+CLEAN = ("clean", 0)
 
 
 @dataclass(frozen=True)
@@ -114,17 +107,19 @@ def evaluate_corruptions(
             yield corrupt_numbered(part, name, severity, seed=seed, first=index * batch_size), labels
 
     grid = tuple(corruptions), tuple(severities)
-    return _evaluated(predict, "generated", corrupted, grid, len(x), (x, y), x.device, batch_size, progress)
+    return _evaluate(predict, "generated", corrupted, grid, len(x), (x, y), x.device, batch_size, progress)
 
 
 def evaluate_published(
     predict: Model,
-    published: PublishedSet,
+    published: Published,
     *,
     device: torch.device | str = "cpu",
     clean: tuple[Tensor, Tensor] | None = None,
     corruptions: Sequence[str] | None = None,
     severities: Sequence[int] = SEVERITIES,
+    limit: int | None = None,
+    seed: int = 0,
     batch_size: int = 256,
     progress: Progress | None = None,
 ) -> CorruptionScores:
@@ -133,22 +128,27 @@ def evaluate_published(
     Args:
         clean: the uncorrupted test images and labels, for what is relative to them.
         corruptions: by default all that the set holds.
+        limit: images of each corruption and severity, drawn by `seed`; None for all.
     """
     grid = tuple(published.corruptions if corruptions is None else corruptions), tuple(severities)
     check_request(*grid)
 
-    def stored(name: str, severity: int) -> Batches:
+    def chosen(name: str, severity: int) -> Split:
         split = published.split(name, severity)
+        return split if limit is None else split.take(draw_rows(len(split), limit, seed).numpy())
+
+    def stored(name: str, severity: int) -> Batches:
+        split = chosen(name, severity)
         for start in range(0, len(split), batch_size):
             rows = slice(start, start + batch_size)
             # A copy: the array on disk is read-only and its channels come last.
             yield torch.from_numpy(split.x[rows].copy()), torch.from_numpy(split.y[rows].copy())
 
-    count = len(published.split(grid[0][0], grid[1][0]))
-    return _evaluated(predict, "published", stored, grid, count, clean, torch.device(device), batch_size, progress)
+    count = len(chosen(grid[0][0], grid[1][0]))
+    return _evaluate(predict, "published", stored, grid, count, clean, torch.device(device), batch_size, progress)
 
 
-def _evaluated(
+def _evaluate(
     predict: Model,
     provenance: Provenance,
     images: Callable[[str, int], Batches],
@@ -168,33 +168,33 @@ def _evaluated(
         if not len(clean[1]):
             raise InputError("expected at least one image, but got none")
     total = count * len(names) * len(severities) + (0 if clean is None else len(clean[1]))
-    seen = 0
-
-    def scores(batches: Batches) -> Scores:
-        nonlocal seen
-        sums = torch.zeros(3, dtype=torch.float64, device=device)
-        before = seen
-        for x, y in batches:
-            output = logits_of(predict(as_unit_float(x.to(device)))).float()
-            if output.ndim != 2 or len(output) != len(y):
-                raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
-            sums += _sums(output, y.to(device).long())
-            seen += len(y)
-            if progress is not None:
-                progress(seen, total)
-        # One transfer at the end, which also tells whether a label was out of range.
-        hits, nll, outside = sums.tolist()
-        if outside:
-            raise InputError(
-                f"expected labels from 0 to {output.shape[1] - 1} for a model with {output.shape[1]} outputs, "
-                "but got others; evaluate on the classes it was trained on"
-            )
-        return Scores(100 * hits / (seen - before), nll / (seen - before))
-
+    sets: dict[tuple[str, int], Batches] = {
+        (name, level): images(name, level) for name in names for level in severities
+    }
+    if clean is not None:
+        sets[CLEAN] = _batches(*clean, batch_size)
+    scores, seen = dict[tuple[str, int], Scores](), 0
     with watched(predict, device), torch.no_grad():
-        found = {name: tuple(scores(images(name, severity)) for severity in severities) for name in names}
-        plain = None if clean is None else scores(_batches(*clean, batch_size))
-    return CorruptionScores(provenance, severities, found, plain)
+        for key, batches in sets.items():
+            sums, before = torch.zeros(3, dtype=torch.float64, device=device), seen
+            for x, y in batches:
+                output = logits_of(predict(as_unit_float(x.to(device)))).float()
+                if output.ndim != 2 or len(output) != len(y):
+                    raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
+                sums += _sums(output, y.to(device).long())
+                seen += len(y)
+                if progress is not None:
+                    progress(seen, total)
+            # One transfer at the end, which also tells whether a label was out of range.
+            hits, nll, outside = sums.tolist()
+            if outside:
+                raise InputError(
+                    f"expected labels from 0 to {output.shape[1] - 1} for a model with {output.shape[1]} outputs, "
+                    "but got others; evaluate on the classes it was trained on"
+                )
+            scores[key] = Scores(100 * hits / (seen - before), nll / (seen - before))
+    by_name = {name: tuple(scores[name, level] for level in severities) for name in names}
+    return CorruptionScores(provenance, severities, by_name, scores.get(CLEAN))
 
 
 def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:
@@ -203,9 +203,9 @@ def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:
 
 def _sums(output: Tensor, labels: Tensor) -> Tensor:
     """Over a batch: the hits, the NLL, and how many labels are none of the model's."""
-    known = labels.clamp(0, output.shape[1] - 1)
-    rows = label_scores(output, known)
-    return torch.stack([rows["hit"].sum(), rows["nll"].sum(), (known != labels).sum().double()])
+    valid = labels.clamp(0, output.shape[1] - 1)
+    rows = label_scores(output, valid)
+    return torch.stack([rows["hit"].sum(), rows["nll"].sum(), (valid != labels).sum().double()])
 
 
 Errors = Mapping[str, float | Sequence[float]]

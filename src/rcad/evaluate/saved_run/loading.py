@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from rcad.data.registry import load
 from rcad.data.scaling import Standardizer
 from rcad.data.tables import NoTargetError
 from rcad.errors import InputError
-from rcad.evaluate.attack_search import watched
+from rcad.evaluate.attack_search import draw_rows, watched
 from rcad.evaluate.corruptions.generated import grey
 from rcad.evaluate.saved_run.settings import LIMITS, NOISE, Settings
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward
 from rcad.runs.config import DataConfig
 from rcad.runs.files import DamagedError
+from rcad.runs.pack import is_pack
 from rcad.runs.record import NO_TEST, RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
@@ -41,11 +43,13 @@ class SavedRun:
 
     Attributes:
         model: in eval mode, on the device, its parameters without gradients.
+        loader: brought it back, and reads other data and runs.
     """
 
     record: RunRecord
     problem: Problem
     model: nn.Module
+    loader: RunLoader
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -72,7 +76,7 @@ class SavedRun:
     def examples(self, suite: str, settings: Settings) -> tuple[Tensor, Tensor]:
         """The test examples of a suite: the same ones for every run with this test split."""
         x, y = self.problem.test
-        rows = drawn(len(y), self.limit(suite, settings), settings.seed).to(y.device)
+        rows = draw_rows(len(y), self.limit(suite, settings), settings.seed).to(y.device)
         return x[rows], y[rows]
 
     @torch.no_grad()
@@ -84,13 +88,6 @@ class SavedRun:
             return torch.cat([forward(as_unit_float(part.to(device))).float() for part in in_parts(x, BATCH)])
 
 
-def drawn(total: int, count: int, seed: int) -> Tensor:
-    """`count` of the numbers below `total`, in ascending order, as the seed says."""
-    if count >= total:
-        return torch.arange(total)
-    return torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:count].sort().values
-
-
 @dataclass
 class RunLoader:
     """Brings runs back; data that several of them share are read once."""
@@ -99,20 +96,19 @@ class RunLoader:
     data_dir: Path | None = None
     cache_dir: Path | None = None
     device: str = "auto"
-    _read: dict[Any, Dataset] = field(default_factory=dict)
+    _datasets: dict[Any, Dataset] = field(default_factory=dict)
 
     def load(self, run: str) -> SavedRun:
         """The run of this id or prefix; it must be done, with its weights, on the data it was made from."""
         record = finished(self.store, run)
-        config = record.config
-        if not config.data.test_fraction:
+        if not record.config.data.test_fraction:
             raise InputError(
                 f"expected a run with test examples, but {record.id} has {NO_TEST} (data.test_fraction=0); train "
                 "another one without that setting to evaluate"
             )
         bare = as_built(record)
         try:
-            dataset = self.dataset(config.data)
+            dataset = self.dataset(record.config.data)
         except SizesDifferError:  # they did not when it was trained
             raise InputError(self._changed(record)) from None
         except InputError as error:
@@ -121,9 +117,8 @@ class RunLoader:
         if not same_data(record.data_sha256, problem.fingerprint):
             raise InputError(self._changed(record))
         tensors, _ = load_weights(self.store, record.id)
-        return SavedRun(
-            record, problem, restored(model_of(bare, problem), tensors, self.store, record.id, problem.device)
-        )
+        model = restore(model_of(bare, problem), tensors, self.store, record.id, problem.device)
+        return SavedRun(record, problem, model, self)
 
     def _changed(self, record: RunRecord) -> str:
         return (
@@ -134,9 +129,9 @@ class RunLoader:
     def dataset(self, config: DataConfig) -> Dataset:
         # The count in name[:count] is applied later: subsets of one set share its data.
         key = replace(config, name=parse_spec(config.name)[0])
-        if key not in self._read:
-            self._read[key] = read(config, self.data_dir, self.cache_dir)
-        return self._read[key]
+        if key not in self._datasets:
+            self._datasets[key] = read(config, self.data_dir, self.cache_dir)
+        return self._datasets[key]
 
     def other(self, name: str, size: int | None = None, target: str | None = None) -> Dataset:
         """A data set that no run names.
@@ -146,22 +141,19 @@ class RunLoader:
             target: the column that is not among the inputs, of a table that does not say which.
         """
         key = (name, size, target)
-        if key not in self._read:
+        if key not in self._datasets:
+            read_with = partial(load, name, data_dir=self.data_dir, cache_dir=self.cache_dir)
             try:
-                dataset = self._load(name)
+                self._datasets[key] = read_with()
             except SizesDifferError:
                 if size is None:
                     raise
-                dataset = self._load(name, size=size)
+                self._datasets[key] = read_with(size=size)
             except NoTargetError:
                 if target is None:
                     raise
-                dataset = self._load(name, target=target)
-            self._read[key] = dataset
-        return self._read[key]
-
-    def _load(self, name: str, **options: Any) -> Dataset:
-        return load(name, data_dir=self.data_dir, cache_dir=self.cache_dir, **options)
+                self._datasets[key] = read_with(target=target)
+        return self._datasets[key]
 
 
 def weights_of(store: Store, run: str) -> Path:
@@ -186,7 +178,7 @@ def load_weights(store: Store, run: str) -> tuple[dict[str, Tensor], dict[str, A
     return tensors, meta
 
 
-def restored(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: str, device: torch.device) -> nn.Module:
+def restore(model: nn.Module, tensors: dict[str, Tensor], store: Store, run: str, device: torch.device) -> nn.Module:
     """The model with a run's weights, on the device, in eval mode and without gradients."""
     try:
         model.load_state_dict(tensors)
@@ -209,7 +201,7 @@ def finished(store: Store, run: str) -> RunRecord:
     if record.status != "done":
         remedy = "train it to its end first" if record.status != "diverged" else "there is nothing to evaluate"
         raise InputError(f"expected a finished run, but {record.id} is {record.status}; {remedy}")
-    if (pack := store.pack_of(record.id)) is not None:
+    if is_pack(pack := store.where(record.id)):
         raise InputError(
             f"expected the weights of run {record.id}, but {pack} holds records alone; train it in another folder"
         )
@@ -221,33 +213,28 @@ def finished(store: Store, run: str) -> RunRecord:
     return record
 
 
-def foreign_inputs(saved: SavedRun, loader: RunLoader, name: str, count: int, seed: int) -> Tensor:
+def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
     """Up to `count` foreign inputs as the model takes them: pixels in [0, 1], or standardised columns.
 
     Args:
         name: of a data set, whose test part is taken where it has one; or "noise": uniform pixels, normal columns.
     """
     if name == NOISE:
-        generator = torch.Generator().manual_seed(seed)
-        make = torch.rand if saved.is_image else torch.randn
-        return make((count, *saved.shape), generator=generator).to(saved.problem.device)
+        sample = torch.rand if saved.is_image else torch.randn
+        return sample((count, *saved.shape), generator=torch.Generator().manual_seed(seed)).to(saved.problem.device)
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
-    kinds = {True: "images", False: "a table"}
-    other_kind = InputError(
-        f"expected {kinds[saved.is_image]} as the run was trained on, but {name} is {kinds[not saved.is_image]}"
-    )
-    size = max(saved.shape[1:]) if saved.is_image else None
+    dataset, size = None, max(saved.shape[1:]) if saved.is_image else None
     try:
-        dataset = loader.other(name, size, saved.record.config.data.target)
-    except SizesDifferError:
+        dataset = saved.loader.other(name, size, saved.record.config.data.target)
+    except SizesDifferError:  # images, of no use for a table in any size
         if saved.is_image:
             raise
-        raise other_kind from None  # whatever their sizes are
-    if dataset.is_image != saved.is_image:
-        raise other_kind
+    if dataset is None or dataset.is_image != saved.is_image:
+        own, other = ("images", "a table") if saved.is_image else ("a table", "images")
+        raise InputError(f"expected {own} as the run was trained on, but {name} is {other}")
     part = dataset.train if dataset.test is None else dataset.test
-    x = part.x[drawn(len(part), count, seed).numpy()]
+    x = part.x[draw_rows(len(part), count, seed).numpy()]
     if dataset.is_image:
         return as_images(torch.from_numpy(x.copy()).to(saved.problem.device), saved.shape)
     table = Standardizer.from_dict(saved.problem.preprocessing["features"])

@@ -68,8 +68,8 @@ def document(summary: Summary, *, brief: bool = False) -> Document:
         left_out = [f"Left out: {run['run']}: {run['why']}" for run in summary.get("left_out", ())]
         sections.append(Section("The runs", left_out, [_runs(summary)]))
     count = sum(len(group["runs"]) for group in groups)
-    what = ", ".join(TITLES[suite].lower() for suite in suites)
-    lead = f"Finished runs, evaluated beyond accuracy: {what}. {plural(count, 'run')}; lower is better for every "
+    titles = ", ".join(TITLES[suite].lower() for suite in suites)
+    lead = f"Finished runs, evaluated beyond accuracy: {titles}. {plural(count, 'run')}; lower is better for every "
     versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     devices = sorted({e["device"] for g in groups for by_suite in g["evaluations"] for e in by_suite.values()})
     facts = {
@@ -119,8 +119,8 @@ def figures(groups: Sequence[Group], suite: str) -> list[Figure]:
     paint = colours(groups)
     if suite == "calibration":
         classes, values = ([g for g in held if bool(g["classes"]) == kind] for kind in (True, False))
-        made = [_reliability(classes, paint), _risk(classes, paint)] if classes else []
-        return made + ([_intervals(values, paint)] if values else [])
+        of_classes = [_reliability(classes, paint), _risk(classes, paint)] if classes else []
+        return of_classes + ([_intervals(values, paint)] if values else [])
     if suite == "attacks":
         return [_attacks(held, paint)]
     if suite == "corruptions":
@@ -220,11 +220,11 @@ def _bars(groups: Sequence[Group], paint: Colours) -> Figure:
     for k, group in enumerate(groups):
         records = evaluations(group, "corruptions")
         values = [[e["numbers"].get(f"corrupted_accuracy_{name}") for e in records] for name in names]
-        known = [[v for v in row if v is not None] for row in values]
+        finite = [[v for v in row if v is not None] for row in values]
         at = np.arange(len(names)) + (k - (len(groups) - 1) / 2) * thick
-        means = [np.mean(row) if row else 0.0 for row in known]
+        means = [np.mean(row) if row else 0.0 for row in finite]
         ax.barh(at, means, thick * 0.9, color=paint[group["name"]], alpha=0.55, label=group["name"], lw=0)
-        for y, row in zip(at, known, strict=True) if len(records) > 1 else ():
+        for y, row in zip(at, finite, strict=True) if len(records) > 1 else ():
             ax.scatter(row, [y] * len(row), s=7, color=paint[group["name"]], zorder=3, lw=0)
     ax.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
     ax.set(ylim=(len(names) - 0.5, -0.5), xlim=(0, 100), xlabel="accuracy, %, mean over severities")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, need
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
-from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, stored
+from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, read_stored
 from rcad.evaluate.saved_run.suites import (
     NotApplicable,
     SuiteResult,
@@ -23,6 +22,7 @@ from rcad.evaluate.saved_run.suites import (
 )
 from rcad.runs.config import DataConfig, RunConfig
 from rcad.runs.files import check_folder
+from rcad.runs.pack import is_pack
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, commit, utc_now, versions
 from rcad.runs.store import Store
@@ -30,12 +30,12 @@ from rcad.train.machine import device_words, suitable_threads
 
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
 Report = Callable[[str, str, str, int, int], None]
-"""Called with (run, suite, what is being done, done, total)."""
+"""Called with (run, suite, activity in words, done, total)."""
 OnError = Callable[[str, InputError], None]
 """Called with a run that cannot be evaluated, and why."""
 
 
-def quiet(run: str, suite: str, what: str, done: int, total: int) -> None:
+def quiet(run: str, suite: str, activity: str, done: int, total: int) -> None:
     """Says nothing."""
 
 
@@ -69,28 +69,27 @@ def evaluate(
         again: measure also what a record holds already.
     """
     record = loader.store.get(run)
-    if loader.store.pack_of(record.id) is not None and not again:
+    if is_pack(loader.store.where(record.id)) and not again:
         return _from_pack(loader.store, record, suites, settings)
-    record = finished(loader.store, run)
     saved = loader.load(record.id)
     twin = erm_twin(loader.store, record) if "attacks" in suites and settings.masking else None
-    found = Outcome(record, {}, {})
+    outcome = Outcome(record, {}, {})
     with suitable_threads(saved.problem.test[0]):
         for suite in suites:
             path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
             full = resolved(saved, suite, settings, twin)
-            before = None if again else stored(path, record.id, full)
+            before = None if again else read_stored(path, record.id, full)
             if before is not None:
-                found.evaluations[suite] = before
+                outcome.evaluations[suite] = before
                 continue
             check_folder(path.parent)
             start = time.perf_counter()
             try:
-                result = _measured(saved, loader, suite, settings, twin, report)
+                result = _measure(saved, suite, settings, twin, report)
             except NotApplicable as reason:
-                found.refused[suite] = str(reason)
+                outcome.refused[suite] = str(reason)
                 continue
-            found.evaluations[suite] = Evaluation(
+            outcome.evaluations[suite] = Evaluation(
                 run=record.id,
                 suite=suite,
                 settings=full,
@@ -101,8 +100,8 @@ def evaluate(
                 commit=commit(),
                 finished=utc_now(),
             )
-            found.evaluations[suite].write(path)
-    return found
+            outcome.evaluations[suite].write(path)
+    return outcome
 
 
 def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings: Settings) -> Outcome:
@@ -137,22 +136,22 @@ def evaluate_all(
             request that fits none of the runs, for one and the same reason, is an error all the same.
     """
     unfit: dict[str, InputError] = {}
-    misfit: set[str] = set()
+    misfits: dict[str, InputError] = {}
     fitting: set[DataConfig] = set()
     for run in runs:
+        saved = None
         try:
-            if (data := finished(loader.store, run).config.data) in fitting:
-                continue  # of data that fit one run is tried
-            saved = loader.load(run)
-            misfit.add(run)
-            check(saved, loader, suites, settings)
-            misfit.remove(run)
-            fitting.add(data)
+            if (data := finished(loader.store, run).config.data) not in fitting:  # one run of each data is tried
+                saved = loader.load(run)
+                check(saved, suites, settings)
+                fitting.add(data)
         except InputError as error:
             unfit[run] = error
-    if len({str(unfit[run]) for run in misfit}) == 1 and len(unfit) == len(runs):
-        raise unfit[misfit.pop()]
-    if on_error is None and unfit:
+            if saved is not None:
+                misfits[str(error)] = error
+    if len(misfits) == 1 and len(unfit) == len(runs):
+        raise misfits.popitem()[1]
+    if unfit and on_error is None:
         raise next(iter(unfit.values()))
     outcomes = []
     for run in runs:
@@ -170,14 +169,14 @@ def evaluate_all(
     return outcomes
 
 
-def check(saved: SavedRun, loader: RunLoader, suites: Sequence[str], settings: Settings) -> None:
-    """That what the suites need is there and fits the run's data, before an hour is spent on the others."""
-    if "attacks" in suites and settings.standard and importlib.util.find_spec("pyautoattack") is None:
-        raise MissingExtraError("pyautoattack", "attacks")
+def check(saved: SavedRun, suites: Sequence[str], settings: Settings) -> None:
+    """Checks that what the suites need is there and fits the run's data, before an hour is spent on the others."""
+    if "attacks" in suites and settings.standard:
+        need("pyautoattack", "pyautoattack", "attacks")
     if "corruptions" in suites and settings.corrupted is not None and saved.is_image:
-        published_set(saved, settings, loader.cache_dir)
+        published_set(saved, settings)
     for name in settings.ood_data if "ood" in suites else ():
-        foreign_inputs(saved, loader, name, 1, settings.seed)
+        foreign_inputs(saved, name, 1, settings.seed)
 
 
 def erm_config(config: RunConfig) -> RunConfig:
@@ -209,15 +208,9 @@ def resolved(saved: SavedRun, suite: str, settings: Settings, twin: str | None) 
     return full
 
 
-def _measured(
-    saved: SavedRun, loader: RunLoader, suite: str, settings: Settings, twin: str | None, report: Report
-) -> SuiteResult:
+def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, report: Report) -> SuiteResult:
     progress = partial(report, saved.record.id, suite)
-    if suite == "calibration":
-        return calibration(saved, settings, progress)
     if suite == "attacks":
-        other = loader.load(twin) if twin is not None and settings.masking else None
-        return attacks(saved, settings, progress, other)
-    if suite == "corruptions":
-        return corruptions(saved, settings, progress, loader.cache_dir)
-    return ood(saved, settings, progress, loader)
+        return attacks(saved, settings, progress, None if twin is None else saved.loader.load(twin))
+    measure = {"calibration": calibration, "corruptions": corruptions, "ood": ood}[suite]
+    return measure(saved, settings, progress)

@@ -17,7 +17,6 @@ from rcad.runs.files import (
     denied,
     dumps,
     finite_or_none,
-    loads,
     make_folder,
     set_aside,
     write_sealed,
@@ -85,12 +84,13 @@ class Settings(Value):
             if not values or len(set(values)) < len(values):
                 raise InputError(f"expected {name} to hold one or more different entries, but got {list(values)}")
             object.__setattr__(self, name, values)
-        for name, minimum in (("attack_eps", None), ("alphas", 0.0)):
+        for eps in self.attack_eps:
+            finite("an entry of attack_eps", eps, above=0.0)
+        for alpha in self.alphas:
+            finite("an entry of alphas", alpha, minimum=0.0)
+        for name, choices in (("attacks", ATTACKS), ("corruptions", CORRUPTIONS)):
             for value in getattr(self, name):
-                finite(f"an entry of {name}", value, minimum=minimum, above=0.0 if minimum is None else None)
-        for name, known in (("attacks", ATTACKS), ("corruptions", CORRUPTIONS)):
-            for value in getattr(self, name):
-                one_of(f"an entry of {name}", value, known)
+                one_of(f"an entry of {name}", value, choices)
 
     def of(self, suite: str) -> dict[str, Any]:
         """The fields that a suite's numbers depend on, as plain data."""
@@ -99,10 +99,10 @@ class Settings(Value):
 
     def file(self, suite: str) -> str:
         """The name of a suite's record: other settings never take the place of an earlier record."""
-        given = self.of(suite)
-        if given == Settings().of(suite):
+        chosen = self.of(suite)
+        if chosen == Settings().of(suite):
             return f"{suite}.json"
-        return f"{suite}-{hashlib.sha256(dumps(given).encode()).hexdigest()[:8]}.json"
+        return f"{suite}-{hashlib.sha256(dumps(chosen).encode()).hexdigest()[:8]}.json"
 
 
 OWN = {
@@ -111,17 +111,19 @@ OWN = {
     "corruptions": ("corruptions", "severities", "corrupted"),
     "ood": ("ood_data", "alphas"),
 }
-assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {one.name for one in fields(Settings)}
+assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {
+    field.name for field in fields(Settings)
+}
 
 
-def parse_suites(wanted: str | Sequence[str]) -> tuple[str, ...]:
+def parse_suites(suites: str | Sequence[str]) -> tuple[str, ...]:
     """The suites of a list, or of a text with commas, in their own order; "all" is all of them."""
-    named = [part.strip() for part in wanted.split(",")] if isinstance(wanted, str) else list(wanted)
-    if not named:
+    names = [part.strip() for part in suites.split(",")] if isinstance(suites, str) else list(suites)
+    if not names:
         raise InputError("expected at least one suite, but got none")
-    for name in named:
+    for name in names:
         one_of("a suite", name, (*SUITES, "all"))
-    return SUITES if "all" in named else tuple(name for name in SUITES if name in named)
+    return SUITES if "all" in names else tuple(name for name in SUITES if name in names)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -153,10 +155,10 @@ class Evaluation(Value):
 
     def __post_init__(self) -> None:
         for name in ("settings", "numbers", "curves"):
-            object.__setattr__(self, name, loads(dumps(finite_or_none(getattr(self, name))), name))
+            object.__setattr__(self, name, finite_or_none(getattr(self, name)))
         object.__setattr__(self, "notes", tuple(self.notes))
 
-    def known(self) -> dict[str, float]:
+    def finite_numbers(self) -> dict[str, float]:
         """The numbers that are finite."""
         return {name: value for name, value in self.numbers.items() if value is not None}
 
@@ -190,7 +192,7 @@ def _from_dict(plain: dict[str, Any], schema: int) -> Evaluation:
 EVALUATION = Kind("rcad run evaluation", 1, _from_dict)
 
 
-def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
+def read_stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
     """The record at `path`, if it was made with the same settings; a damaged one is set aside, to be made again."""
     if not path.exists():
         return None
@@ -198,12 +200,10 @@ def stored(path: Path, run: str, settings: dict[str, Any]) -> Evaluation | None:
         evaluation = EVALUATION.read(path)
         if evaluation.run != run:
             raise InputError(f"expected {path} to belong to run {run}, but got {evaluation.run}; remove it")
-    except OtherVersionError:
-        raise
     except InputError as error:
-        if denied(error):
+        if denied(error) or isinstance(error, OtherVersionError):
             raise
         words = str(error).partition("; ")[0]
         log.warning("%s; it is kept as %s, and measured again", words, set_aside(path).name)
         return None
-    return evaluation if evaluation.settings == loads(dumps(settings), "settings") else None
+    return evaluation if evaluation.settings == settings else None

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from rcad.data.corrupted import CorruptedArrays, open_corrupted
-from rcad.data.dataset import Split
 from rcad.errors import InputError
-from rcad.evaluate.attack_search import seeded
+from rcad.evaluate.attack_search import batches, seeded
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack
 from rcad.evaluate.classification import before_and_after, classification, fit_temperature, risk_coverage
 from rcad.evaluate.conformal import LEVELS, conformal_classes, conformal_values
 from rcad.evaluate.corruptions.generated import SMALLEST
 from rcad.evaluate.corruptions.scores import (
     CorruptionScores,
-    PublishedSet,
+    Published,
     evaluate_corruptions,
     evaluate_published,
     mean_error,
@@ -32,9 +30,8 @@ from rcad.evaluate.masking import masking_checks
 from rcad.evaluate.ood import Direction, detection, entropy_against_alpha, out_of_distribution
 from rcad.evaluate.regression import interval_coverage, regression
 from rcad.evaluate.robustness import accuracy_under, attacked_accuracy, standard_suite
-from rcad.evaluate.saved_run.loading import BATCH, Progress, RunLoader, SavedRun, drawn, foreign_inputs
+from rcad.evaluate.saved_run.loading import BATCH, Progress, SavedRun, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.perturbations import GradientStep
 from rcad.loss.predictions import reliability
@@ -70,52 +67,48 @@ def calibration(saved: SavedRun, settings: Settings, progress: Progress) -> Suit
     progress("test examples", 1, 2)
     held_out, target = saved.problem.val
     held = (saved.outputs(held_out), target) if len(target) else None
-    result = _of_classes(output, y, held) if saved.problem.classes else _of_values(saved, output, y)
-    progress("test examples", 2, 2)
-    return result if held is None else _with_sets(saved, result, held, (output, y))
-
-
-def _with_sets(
-    saved: SavedRun, result: SuiteResult, held: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor]
-) -> SuiteResult:
-    """The numbers of sets of classes, or of intervals, that are calibrated on held-out examples."""
+    scale, notes = saved.problem.target_scale or 1.0, list[str]()
     if saved.problem.classes:
-        found = conformal_classes(held, test)
+        numbers, curves = _of_classes(output, y, held, notes)
+        sets = conformal_classes(held, (output, y)) if held else {}
     else:
-        found = conformal_values(held, test, saved.problem.target_scale or 1.0)
-    notes = list(result.notes)
-    missing = [f"{100 * level:g}%" for level in LEVELS if f"conformal_coverage_{100 * level:g}" not in found]
-    if missing:
-        notes.append(f"{len(held[1])} validation examples are too few for conformal sets of {' or '.join(missing)}.")
-    if found and saved.record.config.train.selection == "best":
+        numbers = regression(output, y, scale)
+        curves = {"intervals": {"level": list(INTERVALS), "coverage": list(interval_coverage(output, y, INTERVALS))}}
+        notes.append(
+            "A temperature is for classes; for a regression target see how often the intervals hold what they promise."
+        )
+        sets = conformal_values(held, (output, y), scale) if held else {}
+    missing = [f"{100 * level:g}%" for level in LEVELS if f"conformal_coverage_{100 * level:g}" not in sets]
+    if held and missing:
+        notes.append(f"{len(target)} validation examples are too few for conformal sets of {' or '.join(missing)}.")
+    if sets and saved.record.config.train.selection == "best":
         notes.append("The validation split chose the epoch as well, so conformal coverage is promised roughly only.")
-    return replace(result, numbers={**result.numbers, **found}, notes=tuple(notes))
+    progress("test examples", 2, 2)
+    return SuiteResult({**numbers, **sets}, curves, tuple(notes), len(y))
 
 
-def _of_classes(output: Tensor, y: Tensor, held: tuple[Tensor, Tensor] | None) -> SuiteResult:
+def _of_classes(
+    output: Tensor, y: Tensor, held: tuple[Tensor, Tensor] | None, notes: list[str]
+) -> tuple[dict[str, float], dict[str, Any]]:
+    """Numbers and curves of a classifier, with a temperature where one can be fitted; `notes` says why not."""
     curves = {"reliability": asdict(reliability(output, y)), "risk_coverage": asdict(risk_coverage(output, y))}
-    if held is None:
-        note = "No validation split was held out, so no temperature is fitted."
-        return SuiteResult(classification(output, y), curves, (note,), len(y))
-    fitted = fit_temperature(*held)
-    if fitted.at_limit:
+    fitted = None if held is None else fit_temperature(*held)
+    if fitted is None:
+        notes.append("No validation split was held out, so no temperature is fitted.")
+    elif fitted.at_limit:
         # At T near 0 a single error on the test split costs hundreds of nats: no number worth a mean.
         extreme = "every validation example is right" if fitted.value < 1 else "the logits are worse than none"
-        note = f"No temperature: {extreme}, so the validation NLL has its minimum at no finite temperature above 0."
-        return SuiteResult(classification(output, y), curves, (note,), len(y))
-    curves["reliability_scaled"] = asdict(reliability(output.double() / fitted.value, y))
-    chosen = {"val_nll": fitted.nll_before, "val_nll_scaled": fitted.nll_after}
-    return SuiteResult({**before_and_after(fitted, output, y), **chosen}, curves, (), len(y))
+        notes.append(
+            f"No temperature: {extreme}, so the validation NLL has its minimum at no finite temperature above 0."
+        )
+    else:
+        curves["reliability_scaled"] = asdict(reliability(output.double() / fitted.value, y))
+        held_out = {"val_nll": fitted.nll_before, "val_nll_scaled": fitted.nll_after}
+        return {**before_and_after(fitted, output, y), **held_out}, curves
+    return classification(output, y), curves
 
 
-def _of_values(saved: SavedRun, output: Tensor, y: Tensor) -> SuiteResult:
-    scale = saved.problem.target_scale or 1.0
-    curves = {"intervals": {"level": list(INTERVALS), "coverage": list(interval_coverage(output, y, INTERVALS))}}
-    note = "A temperature is for classes; for a regression target see how often the intervals hold what they promise."
-    return SuiteResult(regression(output, y, scale), curves, (note,), len(y))
-
-
-def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: SavedRun | None) -> SuiteResult:
+def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: SavedRun | None = None) -> SuiteResult:
     """Percent right under each attack and radius, and whether that can be believed.
 
     Args:
@@ -128,11 +121,11 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
     notes: list[str] = []
     curves: dict[str, Any] = {"eps": list(settings.attack_eps), "accuracy": {}, "masking": []}
     for eps in settings.attack_eps:
-        named, told = _attacks_within(eps, saved, settings), partial(progress, f"attacks within {eps:.3g}")
+        named, on_batch = _attacks_within(eps, saved, settings), partial(progress, f"attacks within {eps:.3g}")
         generator = seeded(saved.problem.device, settings.seed)
-        left = attacked_accuracy(saved.model, x, y, named, generator=generator, progress=told).accuracies()
-        numbers["attacked_accuracy_clean"] = left.pop("clean")
-        for name, value in left.items():
+        accuracies = attacked_accuracy(saved.model, x, y, named, generator=generator, progress=on_batch).accuracies()
+        numbers["attacked_accuracy_clean"] = accuracies.pop("clean")
+        for name, value in accuracies.items():
             numbers[f"attacked_accuracy_{name}_{eps:.4g}"] = value
             curves["accuracy"].setdefault(name, []).append(value)
         if "fgsm" in named:
@@ -165,17 +158,18 @@ def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: Saved
 
 def _attacks_within(eps: float, saved: SavedRun, settings: Settings) -> dict[str, Attack]:
     bounds, steps = saved.bounds, settings.steps
-    every = {
+    by_name = {
         "fgsm": FGSM(eps, bounds=bounds),
         "pgd": PGD(eps, bounds=bounds, steps=steps),
         "apgd_ce": APGD(eps, bounds=bounds, steps=steps),
         "apgd_dlr": APGD(eps, bounds=bounds, steps=steps, loss="dlr"),
     }
-    few = saved.problem.classes < DLR_CLASSES
-    return {name: attack for name, attack in every.items() if name in settings.attacks and not (few and "dlr" in name)}
+    if saved.problem.classes < DLR_CLASSES:
+        del by_name["apgd_dlr"]
+    return {name: attack for name, attack in by_name.items() if name in settings.attacks}
 
 
-def corruptions(saved: SavedRun, settings: Settings, progress: Progress, cache_dir: Path | None = None) -> SuiteResult:
+def corruptions(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
     """Accuracy under fifteen corruptions at five severities: generated here, or the published files."""
     if not saved.is_image:
         raise NotApplicable("Corruptions are made for images; this run was trained on a table.")
@@ -187,37 +181,21 @@ def corruptions(saved: SavedRun, settings: Settings, progress: Progress, cache_d
             f"Corruptions need images of at least {SMALLEST} pixels a side; this run's are {width}x{height}."
         )
     x, y = saved.examples("corruptions", settings)
-    asked: dict[str, Any] = {"corruptions": settings.corruptions, "severities": settings.severities}
-    asked["progress"] = partial(progress, "corrupted images")
+    options: dict[str, Any] = {"corruptions": settings.corruptions, "severities": settings.severities}
+    options["progress"] = partial(progress, "corrupted images")
     if settings.corrupted is None:
-        scores = evaluate_corruptions(saved.model, x, y, seed=settings.seed, **asked)
+        scores = evaluate_corruptions(saved.model, x, y, seed=settings.seed, **options)
     else:
-        published = published_set(saved, settings, cache_dir)
-        scores = evaluate_published(saved.model, published, device=saved.problem.device, clean=(x, y), **asked)
+        published = published_set(saved, settings)
+        options |= {"clean": (x, y), "limit": len(y), "device": saved.problem.device}
+        scores = evaluate_published(saved.model, published, seed=settings.seed, **options)
     return SuiteResult(_corruption_numbers(scores), scores.to_dict(), (), len(y))
 
 
-@dataclass(frozen=True)
-class PublishedPart:
-    """A published set of which only as many images are looked at as the suite takes."""
-
-    whole: PublishedSet
-    count: int
-    seed: int
-
-    @property
-    def corruptions(self) -> tuple[str, ...]:
-        return self.whole.corruptions
-
-    def split(self, corruption: str, severity: int) -> Split:
-        every = self.whole.split(corruption, severity)
-        return every.take(drawn(len(every), self.count, self.seed).numpy())
-
-
-def published_set(saved: SavedRun, settings: Settings, cache_dir: Path | None) -> PublishedPart:
+def published_set(saved: SavedRun, settings: Settings) -> Published:
     """The published set that the settings name, if it is whole and made for the run's images and classes."""
     folder, classes = str(settings.corrupted), saved.problem.preprocessing["classes"]
-    published = open_corrupted(folder, classes=classes, cache_dir=cache_dir)
+    published = open_corrupted(folder, classes=classes, cache_dir=saved.loader.cache_dir)
     if isinstance(published, CorruptedArrays) and (held := int(published.labels.max()) + 1) != len(classes):
         raise InputError(
             f"expected {len(classes)} classes in {folder}, as the run has, but got {held}; name the set that was made "
@@ -234,7 +212,7 @@ def published_set(saved: SavedRun, settings: Settings, cache_dir: Path | None) -
             f"expected images of shape {saved.shape} in {folder}, but got {shape}; evaluate a run that was trained "
             "on such images"
         )
-    return PublishedPart(published, saved.limit("corruptions", settings), settings.seed)
+    return published
 
 
 def _corruption_numbers(scores: CorruptionScores) -> dict[str, float]:
@@ -251,15 +229,15 @@ def _corruption_numbers(scores: CorruptionScores) -> dict[str, float]:
     return numbers | {f"corrupted_accuracy_severity_{level}": 100 - value for level, value in curve}
 
 
-def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoader) -> SuiteResult:
+def ood(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
     """Does the model know what it does not know? Scores against foreign data, and its entropy along growing steps."""
     x, y = saved.examples("ood", settings)
     # Without a cap: it would hide where the entropy goes on growing.
     likelihood: Likelihood = Categorical() if saved.problem.classes else Gaussian(cap=None)
-    known = saved.outputs(x)
+    own = saved.outputs(x)
     numbers: dict[str, float] = {}
     curves: dict[str, Any] = {"foreign": {}, "alpha": {}}
-    sets = {name: foreign_inputs(saved, loader, name, len(y), settings.seed) for name in settings.ood_data}
+    sets = {name: foreign_inputs(saved, name, len(y), settings.seed) for name in settings.ood_data}
     if saved.problem.classes:
         generator = seeded(saved.problem.device, settings.seed)
         numbers["suggested_alpha"] = suggest_alpha(*saved.problem.train, generator=generator)
@@ -267,12 +245,12 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoad
     for place, (name, inputs) in enumerate(sets.items()):
         progress("OOD data", place, len(sets))
         output = saved.outputs(inputs)
-        inside, outside = (-likelihood.entropy(logits.double()) for logits in (known, output))
+        inside, outside = (-likelihood.entropy(logits.double()) for logits in (own, output))
         if saved.problem.classes:
-            told_apart = out_of_distribution(known, output)
+            separations = out_of_distribution(own, output)
         else:
-            told_apart = {f"entropy_{quantity}": value for quantity, value in detection(inside, outside).items()}
-        numbers |= {f"ood_{name}_{quantity}": value for quantity, value in told_apart.items()}
+            separations = {f"entropy_{quantity}": value for quantity, value in detection(inside, outside).items()}
+        numbers |= {f"ood_{name}_{quantity}": value for quantity, value in separations.items()}
         curves["foreign"][name] = {
             "count": len(inputs),
             "histogram": _histogram(saved, -inside, -outside),
@@ -299,30 +277,29 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress, loader: RunLoad
     return SuiteResult(numbers, curves, notes, len(y))
 
 
-def roc(inside: Tensor, outside: Tensor, points: int = ROC_POINTS) -> dict[str, list[float]]:
+def roc(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
     """Share of known and of foreign examples accepted, at falling thresholds; from (0, 0) to (1, 1)."""
-    every = torch.cat([inside, outside]).sort(descending=True).values
-    thresholds = every[torch.linspace(0, len(every) - 1, min(points, len(every)), device=every.device).long()]
-    shares = [(scores[:, None] >= thresholds).double().mean(0) for scores in (inside, outside)]
+    scores = torch.cat([inside, outside]).sort(descending=True).values
+    thresholds = scores[torch.linspace(0, len(scores) - 1, min(ROC_POINTS, len(scores)), device=scores.device).long()]
+    shares = [(part[:, None] >= thresholds).double().mean(0) for part in (inside, outside)]
     known, foreign = torch.stack(shares).tolist()
     return {"known": [0.0, *known], "foreign": [0.0, *foreign]}
 
 
 def _perturbed(saved: SavedRun, x: Tensor, y: Tensor, alpha: float) -> Tensor:
     """RCAD's own examples of doubt: one step of length alpha up the loss of the model itself."""
-    step = GradientStep(alpha)
-    parts = zip(torch.split(x, BATCH), torch.split(y, BATCH), strict=True)
-    return torch.cat([step(saved.model, as_unit_float(some), labels, Categorical()) for some, labels in parts])
+    parts = batches(x, y, BATCH, saved.problem.device)
+    return torch.cat([GradientStep(alpha)(saved.model, part, labels, Categorical()) for part, labels in parts])
 
 
 def _histogram(saved: SavedRun, inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
     """Shares of known and of foreign examples in bins of entropy; the bins of K classes are the same for every run."""
-    every = torch.cat([inside, outside])
-    low, high = torch.stack([every.min(), every.max()]).tolist()
+    entropies = torch.cat([inside, outside])
+    low, high = torch.stack([entropies.min(), entropies.max()]).tolist()
     if saved.problem.classes:
         low, high = 0.0, math.log(saved.problem.classes)
     edges = torch.linspace(low, max(high, low + 1e-9), ENTROPY_BINS + 1, dtype=torch.float64)
-    place = edges[1:-1].to(every.device)
+    place = edges[1:-1].to(entropies.device)
     known, foreign = (
         torch.bincount(torch.bucketize(entropy, place), minlength=ENTROPY_BINS).double() / len(entropy)
         for entropy in (inside, outside)

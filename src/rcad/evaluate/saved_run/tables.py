@@ -42,10 +42,10 @@ VALUES = {
 }
 
 
-def _conformal(size: str, size_words: str, what: str) -> dict[str, str]:
+def _conformal(size: str, size_words: str, noun: str) -> dict[str, str]:
     columns = (("coverage", "in the"), (size, size_words))
     return {
-        f"conformal_{name}_{level}": f"{words} {level}% {what}" for level in (90, 95, 99) for name, words in columns
+        f"conformal_{name}_{level}": f"{words} {level}% {noun}" for level in (90, 95, 99) for name, words in columns
     }
 
 
@@ -90,17 +90,8 @@ def provenances(groups: Sequence[Group]) -> str:
 def tables(groups: Sequence[Group], suite: str) -> list[Table]:
     """A suite's tables; none where no run has it."""
     held = [group for group in groups if evaluations(group, suite)]
-    if not held:
-        return []
-    if suite == "calibration":
-        return _calibration(held)
-    if suite == "attacks":
-        checked = any(e["curves"]["masking"] for group in held for e in evaluations(group, "attacks"))
-        return [_attacks(held), *([_masking(held)] if checked else [])]
-    if suite == "corruptions":
-        caption = f"Corruptions: {provenances(held)}. Accuracy over corruptions and severities."
-        return [_columns(held, CORRUPTED, caption)]
-    return [_foreign_data(held)]
+    make = {"calibration": _calibration, "attacks": _attacks, "corruptions": _corruptions, "ood": _foreign_data}[suite]
+    return make(held) if held else []
 
 
 def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
@@ -188,38 +179,43 @@ def _over_seeds(groups: Sequence[Group]) -> str:
 
 
 def _columns(groups: Sequence[Group], columns: Mapping[str, str], caption: str) -> Table:
-    shown = {name: text for name, text in columns.items() if any(name in group["numbers"] for group in groups)}
-    rows = [[group["name"], *(spread(name, group["numbers"]) for name in shown)] for group in groups]
-    return Table(["method", *shown.values()], rows, f"{caption} {_over_seeds(groups)}")
+    heads = {name: text for name, text in columns.items() if any(name in group["numbers"] for group in groups)}
+    rows = [[group["name"], *(spread(name, group["numbers"]) for name in heads)] for group in groups]
+    return Table(["method", *heads.values()], rows, f"{caption} {_over_seeds(groups)}")
 
 
 def _calibration(groups: Sequence[Group]) -> list[Table]:
     classes, values = ([g for g in groups if bool(g["classes"]) == kind] for kind in (True, False))
-    made = [_columns(classes, CLASSES, "Test split.")] if classes else []
+    parts = [_columns(classes, CLASSES, "Test split.")] if classes else []
     if any("temperature" in group["numbers"] for group in classes):
-        made.append(_columns(classes, SCALED, "The same after one temperature, fitted on the validation split."))
+        parts.append(_columns(classes, SCALED, "The same after one temperature, fitted on the validation split."))
     if values:
-        made.append(_columns(values, VALUES, "Test split, in the unit of the target."))
-    for held, columns, what in ((classes, SETS, "sets"), (values, WIDTHS, "intervals")):
+        parts.append(_columns(values, VALUES, "Test split, in the unit of the target."))
+    for held, columns, noun in ((classes, SETS, "sets"), (values, WIDTHS, "intervals")):
         if any("conformal_coverage_90" in group["numbers"] for group in held):
-            caption = f"Conformal {what}, calibrated on the validation split: the share of test examples they hold, and"
-            made.append(_columns(held, columns, f"{caption} how large they are."))
-    return made
+            caption = f"Conformal {noun}, calibrated on the validation split: the share of test examples they hold, and"
+            parts.append(_columns(held, columns, f"{caption} how large they are."))
+    return parts
 
 
-def _attacks(groups: Sequence[Group]) -> Table:
-    every = radii(groups)
+def _corruptions(groups: Sequence[Group]) -> list[Table]:
+    caption = f"Corruptions: {provenances(groups)}. Accuracy over corruptions and severities."
+    return [_columns(groups, CORRUPTED, caption)]
+
+
+def _attacks(groups: Sequence[Group]) -> list[Table]:
+    sizes = radii(groups)
     rows = []
     for group in groups:
         numbers = group["numbers"]
         for attack in dict.fromkeys(a for e in evaluations(group, "attacks") for a in e["curves"]["accuracy"]):
-            cells = [spread(f"attacked_accuracy_{attack}_{eps:.4g}", numbers) for eps in every]
+            cells = [spread(f"attacked_accuracy_{attack}_{eps:.4g}", numbers) for eps in sizes]
             rows.append([group["name"], ATTACKS.get(attack, attack), *cells])
-        for name, eps in {f"attacked_accuracy_standard_{eps:.4g}": eps for eps in every}.items():
+        for name, eps in {f"attacked_accuracy_standard_{eps:.4g}": eps for eps in sizes}.items():
             if name in numbers:
-                blank = [""] * (len(every) - 1)
+                blank = [""] * (len(sizes) - 1)
                 rows.append([group["name"], f"standard suite at {radius(eps)}", spread(name, numbers), *blank])
-        under = [spread(f"accuracy_under_fgsm_{eps:.4g}", numbers) for eps in every]
+        under = [spread(f"accuracy_under_fgsm_{eps:.4g}", numbers) for eps in sizes]
         if any(cell != "-" for cell in under):
             rows.append([group["name"], "FGSM, paper's count", *under])
     clean = ", ".join(f"{g['name']} {spread('attacked_accuracy_clean', g['numbers'])}" for g in groups)
@@ -227,10 +223,10 @@ def _attacks(groups: Sequence[Group]) -> Table:
         "Accuracy in percent by l-infinity radius, of examples right before and after; the paper's count also takes "
         f"those that an attack turns right. Without attack: {clean}. {_over_seeds(groups)}"
     )
-    return Table(["method", "attack", *map(radius, every)], rows, caption)
+    return [Table(["method", "attack", *map(radius, sizes)], rows, caption), *_masking(groups)]
 
 
-def _masking(groups: Sequence[Group]) -> Table:
+def _masking(groups: Sequence[Group]) -> list[Table]:
     rows = []
     for group in groups:
         by_name: dict[str, list[Mapping[str, Any]]] = {}
@@ -243,10 +239,10 @@ def _masking(groups: Sequence[Group]) -> Table:
             rows.append([group["name"], name, passed, telling["sentence"]])
     caption = "Signs of gradient masking: a check that fails says that the accuracies above are too high."
     folded = f"Signs of gradient masking: {masking_words(groups)}"
-    return Table(["method", "check", "passed", "what was seen"], rows, caption, folded=folded)
+    return [Table(["method", "check", "passed", "what was seen"], rows, caption, folded=folded)] if rows else []
 
 
-def _foreign_data(groups: Sequence[Group]) -> Table:
+def _foreign_data(groups: Sequence[Group]) -> list[Table]:
     rows = []
     for name in foreign_sets(groups):
         for group in groups:
@@ -258,7 +254,7 @@ def _foreign_data(groups: Sequence[Group]) -> Table:
         "AUROC by score, test examples against OOD examples (1 is perfect, 0.5 is chance), and the share of OOD "
         f"examples accepted where 95% of the test examples are, by entropy. {_over_seeds(groups)}"
     )
-    return Table(["OOD data", "method", *SCORES.values(), "FPR95, entropy"], rows, caption)
+    return [Table(["OOD data", "method", *SCORES.values(), "FPR95, entropy"], rows, caption)]
 
 
 def spread(name: str, numbers: Mapping[str, Any]) -> str:

@@ -46,7 +46,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     measured_alpha_: float | None = None
 
     def _keep(self, parameters: dict[str, Any]) -> None:
-        """The parameters as they were given: `__init__` hands its local names over and does no more."""
+        """Sets the parameters from the local names of `__init__`, unchanged."""
         del parameters["self"]
         self.__dict__.update(parameters)
 
@@ -66,11 +66,11 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self.network_.model.module(0)
 
     def _target(self, y: Any) -> Array:
-        """The target checked, (N,) or (N, T) of several."""
+        """The checked target, (N,), or (N, T) for several."""
         raise NotImplementedError
 
-    def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
-        """Takes from the training targets, or the classes already known, what `_encoded` needs.
+    def _learn_target(self, y: Array, weight: Array | None, classes: Array | None, *, dropped: bool) -> None:
+        """Takes from the training targets, or from the classes where they are given, what `_encoded` needs.
 
         Args:
             dropped: whether rows of weight zero were left out.
@@ -81,13 +81,13 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         """Labels from 0, or standardised targets."""
         raise NotImplementedError
 
-    def _class_weight(self, y: Array, known: Array | None) -> Array | None:
-        """A weight per example from its class; of the `known` ones a batch need not hold all."""
+    def _class_weight(self, y: Array, classes: Array | None) -> Array | None:
+        """A weight per example from its class; of `classes`, where they are given, a batch need not hold all."""
         return None
 
     @property
     def _classes(self) -> int:
-        """How many of them an example has one of; 0 for regression targets and for several yes/no labels."""
+        """The number of classes; 0 for regression targets and for several yes/no labels."""
         return 0
 
     @property
@@ -95,12 +95,14 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         """Units of the last layer."""
         raise NotImplementedError
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, *, streaming: bool = False, known: Array | None = None) -> Self:
+    def _fit(
+        self, X: Any, y: Any, sample_weight: Any, *, streaming: bool = False, classes: Array | None = None
+    ) -> Self:
         """Trains on these rows.
 
         Args:
             streaming: one epoch on a batch, for `partial_fit`.
-            known: the classes, where they are given.
+            classes: where they are given; else those of the rows.
         """
         check_parameters(self)
         if streaming:
@@ -111,8 +113,8 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             self._check_continuing()
         table, y = read(self, X, y, categorical=None if fresh else categorical_of(self.columns_))
         y = self._target(y)
-        given = len(y)
-        table, y, weight = self._weighed(table, y, sample_weight, known if fresh else getattr(self, "classes_", None))
+        count = len(y)
+        table, y, weight = self._weighed(table, y, sample_weight, classes if fresh else getattr(self, "classes_", None))
         if fresh:
             self.__dict__.pop("network_", None)  # from here on a failure leaves an estimator that is not fitted
             self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
@@ -123,7 +125,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
                 y, float(self.validation_fraction), self.seed_, stratified=is_classifier(self) and y.ndim == 1
             )
         if fresh:
-            self._learn_target(y, weight, known, dropped=len(y) < given)
+            self._learn_target(y, weight, classes, dropped=len(y) < count)
             self.columns_ = learn(table.take(rows), None if weight is None else weight[rows])
             if streaming:
                 warn_of_scales(table, getattr(self, "feature_names_in_", range(self.n_features_in_)))
@@ -156,7 +158,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             batch_size=min(LARGEST_BATCH, len(chosen.y)) if self.batch_size == "auto" else int(self.batch_size),
             patience=int(self.n_iter_no_change),
             held_out=None if held is None else examples.take(torch.as_tensor(held, device=examples.x.device)),
-            report=self._report if self.verbose else None,
+            verbose=bool(self.verbose),
         )
         self.loss_curve_ = self.loss_curve_ + course.losses
         self.n_iter_ += len(course.losses)
@@ -165,7 +167,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _begin(self, examples: Examples) -> None:
-        """The first weights."""
+        """Starts a new network."""
         sizes = (examples.x.shape[1], *self._hidden(), self._outputs)
         self.network_ = Network.begun(sizes, self.seed_, examples.x.device, examples.x.dtype)
         self.loss_curve_ = []
@@ -173,15 +175,15 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         self.__dict__.pop("validation_scores_", None)
 
     def _choose_method(self, examples: Examples, streaming: bool) -> bool:
-        """The method that the parameters say now. What was measured once stays, as the scales of the columns do.
+        """Sets the method by the present parameters. A measured alpha stays, as the scales of the columns do.
 
         Returns False where alpha was to be measured on a stream that has shown one class only.
         """
-        several, asked = is_classifier(self) and examples.y.ndim == 2, False
+        several, is_needed = is_classifier(self) and examples.y.ndim == 2, False
 
         def measure() -> float:
-            nonlocal asked
-            asked = True
+            nonlocal is_needed
+            is_needed = True
             labels = torch.unique(examples.y, dim=0, return_inverse=True)[1] if several else examples.y
             if self.measured_alpha_ is None and streaming and bool((labels == labels[0]).all()):
                 return UNMEASURED
@@ -193,10 +195,10 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             self.method, self.alpha, self.lam, classes=self._classes, several=several, measure=measure
         )
         self.alpha_ = distance_of(self.method_)
-        return not asked or self.measured_alpha_ is not None
+        return not is_needed or self.measured_alpha_ is not None
 
     def _check_continuing(self) -> None:
-        """Everything may change from one training to the next but the shape of the network."""
+        """Raises if the shape of the network was changed since the last training."""
         sizes = self.network_.sizes[1:-1]
         if self._hidden() != sizes:
             raise InputError(
@@ -208,21 +210,21 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return tuple(int(units) for units in self.hidden_layer_sizes)
 
     def _weighed(
-        self, table: Table, y: Array, sample_weight: Any, known: Array | None
+        self, table: Table, y: Array, sample_weight: Any, classes: Array | None
     ) -> tuple[Table, Array, Array | None]:
-        """The examples that weigh something; equal weights are none."""
+        """The examples of weight above zero and their weights; None for equal weights."""
         weight = None
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, table, dtype=np.float64, ensure_non_negative=True)
             table, y, weight = heavy(table, y, weight, "sample weight")
-        by_class = self._class_weight(y, known)
+        by_class = self._class_weight(y, classes)
         if by_class is not None:
             weight = by_class if weight is None else weight * by_class
             table, y, weight = heavy(table, y, weight, "class weight")
         return table, y, None if weight is None or (weight == weight[0]).all() else weight
 
     def _tensors(self, table: Table, y: Array, weight: Array | None, dtype: torch.dtype | None) -> Examples:
-        """The examples where they are trained on; `dtype` None keeps the table's precision."""
+        """The examples on the training device; `dtype` None keeps the table's precision."""
         device = torch.device(self.device)
         x = torch.from_numpy(self.columns_.transform(table, precision_of(table))).to(device, dtype)
         shares = None if weight is None else torch.from_numpy(weight / weight.mean()).to(x)
@@ -243,7 +245,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         raise NotImplementedError
 
     def _limit(self, coverage: Any) -> Array:
-        """Up to which score a set or an interval of that coverage goes."""
+        """The largest score inside a set or an interval of that coverage."""
         if not hasattr(self, "conformal_scores_"):
             raise InputError("expected calibrate(X, y) with rows that fit has not seen first, but it was not called")
         limit = threshold(torch.from_numpy(self.conformal_scores_), coverage).numpy()
@@ -260,13 +262,9 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         table = read(self, X, categorical=categorical_of(self.columns_))
         return self.network_.output(torch.from_numpy(self.columns_.transform(table, precision_of(table))))
 
-    def _report(self, epoch: int, loss: float, score: float | None) -> None:
-        held = "" if score is None else f", held-out log-likelihood {score:.4f}"
-        print(f"epoch {epoch}: loss {loss:.4f}{held}")
-
 
 def check_parameters(estimator: Any) -> None:
-    """All but the method's: `method_for` checks these."""
+    """Raises for a bad parameter; those of the method are checked in `method_for`."""
     units = estimator.hidden_layer_sizes
     if isinstance(units, str | dict | set) or not hasattr(units, "__iter__"):
         raise InputError(f"expected hidden_layer_sizes as a tuple such as (100,), but got {units!r}")
@@ -290,34 +288,34 @@ def check_parameters(estimator: Any) -> None:
 
 
 def check_device(device: Any) -> None:
-    """A device that torch knows and that is here."""
-    wanted = f"expected a device such as 'cpu' or 'cuda', but got {device!r}"
+    """Raises unless torch can use the device here."""
+    message = f"expected a device such as 'cpu' or 'cuda', but got {device!r}"
     if not isinstance(device, str | torch.device):
-        raise InputError(wanted)
+        raise InputError(message)
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).split("\n")[0]
-        raise InputError(f"{wanted}: {reason}") from None
+        raise InputError(f"{message}: {reason}") from None
 
 
 def check_class_weight(weights: Any, classes: Any) -> None:
-    """The word "balanced", or finite weights by class, which may leave classes out but not name others instead."""
+    """Raises unless the weights are "balanced" or finite numbers by class; not all classes need one."""
     if isinstance(weights, str) and weights == "balanced":
         return
     if not isinstance(weights, dict):
-        shown = repr(weights) if isinstance(weights, str) else type(weights).__name__
-        raise InputError(f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {shown}")
+        kind = repr(weights) if isinstance(weights, str) else type(weights).__name__
+        raise InputError(f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {kind}")
     for label, value in weights.items():
         finite(f"class_weight of {label!r}", value, minimum=0.0)
-    known = classes.tolist()
-    foreign = [label for label in weights if label not in known]
-    if foreign and not set(known) <= set(weights):
-        raise InputError(f"expected class_weight for classes among {known}, but got one for {foreign[0]!r}")
+    labels = classes.tolist()
+    foreign = [label for label in weights if label not in labels]
+    if foreign and not set(labels) <= set(weights):
+        raise InputError(f"expected class_weight for classes among {labels}, but got one for {foreign[0]!r}")
 
 
 def check_streaming(estimator: Any) -> None:
-    """What `partial_fit` cannot do, since it sees one batch at a time."""
+    """Raises for parameters that `partial_fit`, which sees one batch at a time, cannot follow."""
     if estimator.early_stopping:
         raise InputError(
             "expected early_stopping=False with partial_fit, but got True; use fit, or hold rows out yourself"

@@ -123,7 +123,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         if not hasattr(self, "network_"):
             self.__dict__.pop("classes_", None)  # of a first call that failed
         _check_partial_fit_first_call(self, classes)
-        return self._fit(X, y, sample_weight, streaming=True, known=self.classes_)
+        return self._fit(X, y, sample_weight, streaming=True, classes=self.classes_)
 
     def predict_proba(self, X: Any) -> Array:
         """The probability of each class, (N, K), in the order of `classes_`; of several labels that of each being 1."""
@@ -174,20 +174,20 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         values: Array = column_or_1d(y, warn=True)
         return values
 
-    def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
+    def _learn_target(self, y: Array, weight: Array | None, classes: Array | None, *, dropped: bool) -> None:
         self.multilabel_ = y.ndim == 2
         if self.multilabel_:
             self.classes_ = np.arange(y.shape[1])
             return
-        self.classes_ = np.unique(y) if known is None else known
+        self.classes_ = np.unique(y) if classes is None else classes
         if len(self.classes_) < 2:
             left = " in the rows of weight above zero" if dropped else ""
             raise InputError(f"expected at least 2 classes{left}, but got 1 class: {self.classes_.tolist()[0]!r}")
 
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         if self.multilabel_ != (y.ndim == 2) or (self.multilabel_ and y.shape[1] != self._outputs):
-            wanted = f"{self._outputs} yes/no labels for each row" if self.multilabel_ else "one class for each row"
-            raise InputError(f"expected {wanted} as before, but got a target of shape {y.shape}; begin anew with fit")
+            before = f"{self._outputs} yes/no labels for each row" if self.multilabel_ else "one class for each row"
+            raise InputError(f"expected {before} as before, but got a target of shape {y.shape}; begin anew with fit")
         if self.multilabel_:
             return torch.from_numpy(y).to(dtype)
         unknown = np.setdiff1d(y, self.classes_)
@@ -197,12 +197,12 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
             )
         return torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
 
-    def _class_weight(self, y: Array, known: Array | None) -> Array | None:
+    def _class_weight(self, y: Array, classes: Array | None) -> Array | None:
         if self.class_weight is None:
             return None
         if y.ndim == 2:
             raise InputError("expected class_weight=None for several labels, but got weights; weigh rows instead")
-        check_class_weight(self.class_weight, np.unique(y) if known is None else known)
+        check_class_weight(self.class_weight, np.unique(y) if classes is None else classes)
         if isinstance(self.class_weight, dict):
             return np.array([self.class_weight.get(label, 1.0) for label in y.tolist()], dtype=np.float64)
         weights: Array = compute_sample_weight(self.class_weight, y)

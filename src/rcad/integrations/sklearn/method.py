@@ -52,9 +52,7 @@ def method_for(
     rows = started(written, labels=bool(classes) or several, table=True)
     for key, value in (("alpha", alpha), ("lam", lam)):
         if value is not None:
-            if isinstance(method, str):
-                _check_agreement(written, key, value)
-            rows = _given(rows, key, value)
+            rows = _filled(rows, key, value, written if isinstance(method, str) else ())
     labels = bool(classes) or several
     plain = [resolve_auto(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
     return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
@@ -72,7 +70,7 @@ def _fitting(method: Method, classes: int, several: bool) -> Method:
 
 
 def _checked(method: Method) -> Method:
-    """What only images have is refused."""
+    """The method; raises if it needs images."""
     images = [step for step in method.augment if not isinstance(step, Mixup)]
     if images:
         raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")
@@ -87,7 +85,7 @@ def distance_of(method: Method) -> float | None:
 
 
 def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
-    """`suggest_alpha`; with weights, what it would say if each example stood there as often as it weighs."""
+    """`suggest_alpha`, with each example counted by its weight."""
     if bool((y == y[0]).all()):
         raise InputError(
             "expected two or more classes in the first rows to measure alpha, but got one; give alpha a number, or "
@@ -120,33 +118,27 @@ def _rows(method: str | Method) -> tuple[MethodRow, ...]:
     raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
 
 
-def _check_agreement(written: tuple[MethodRow, ...], key: str, value: float) -> None:
-    """A text that says another number than the parameter leaves open which is meant."""
-    for name, values in written:
-        said = dict(values).get(key, value)
-        if said != value and name in METHODS and _takes(name, key):
+def _filled(
+    rows: tuple[MethodRow, ...], key: str, value: float, written: tuple[MethodRow, ...]
+) -> tuple[MethodRow, ...]:
+    """The rows with a parameter of the estimator in those that have it; what was written in a text must agree."""
+    owners = {name for name, _ in rows if name in METHODS and _takes(name, key)}
+    if not owners:
+        names = " + ".join(name for name, _ in rows)
+        raise InputError(f"expected a method with a parameter {key} of its step, but got {names}; leave {key}=None")
+    for said in (dict(values).get(key, value) for name, values in written if name in owners):
+        if said != value:
             raise InputError(
                 f"expected {key} once, but got {key}={said} in the text of the method and {key}={value:g} beside it; "
                 f"leave one out"
             )
-
-
-def _given(rows: tuple[MethodRow, ...], key: str, value: float) -> tuple[MethodRow, ...]:
-    """The rows with a parameter of the estimator written into those that have it."""
-    takes = [name in METHODS and _takes(name, key) for name, _ in rows]
-    if not any(takes):
-        names = " + ".join(name for name, _ in rows)
-        raise InputError(f"expected a method with a parameter {key} of its step, but got {names}; leave {key}=None")
     return method_rows(
-        [
-            (name, {**dict(values), key: float(value)} if own else values)
-            for (name, values), own in zip(rows, takes, strict=True)
-        ]
+        [(name, {**dict(values), key: float(value)} if name in owners else values) for name, values in rows]
     )
 
 
 def _takes(name: str, key: str) -> bool:
-    """Mixing has an alpha too, which is no distance."""
+    """Whether a method has this parameter; the alpha of mixing is no distance and does not count."""
     if key not in signature(METHODS[name]).parameters:
         return False
     return key != "alpha" or any(isinstance(term.where, Move) for term in METHODS[name]().terms)

@@ -46,12 +46,11 @@ class Network:
 
     def __init__(self, model: StackedMLP) -> None:
         self.model, self.flat = model, model.flat
-        self.rate, self.decay = 1.0, 0.0
-        self.optimizer = self._paced(1.0, 0.0)
+        self.pace(1.0, 0.0)
 
     @classmethod
     def begun(cls, sizes: Sequence[int], seed: int, device: torch.device, dtype: torch.dtype) -> Network:
-        """With the first weights of a seed, those that a run of the engine with this seed begins with."""
+        """A network with the initial weights of a seed, the same as in `rcad train` with this seed."""
         with _DRAWING:
             return cls(StackedMLP.initial([seed], sizes, device=device, dtype=dtype))
 
@@ -62,13 +61,11 @@ class Network:
 
     def pace(self, rate: float, decay: float) -> None:
         """Sets learning rate and weight decay of the steps to come."""
-        self.rate, self.decay = rate, decay
-        before, self.optimizer = self.optimizer, self._paced(rate, decay)
-        self._recall(before.steps, before.first, before.second)
-
-    def _paced(self, rate: float, decay: float) -> StackedOptimizer:
+        self.rate, self.decay, before = rate, decay, getattr(self, "optimizer", None)
         config = OptimConfig(name="adamw", lr=rate, weight_decay=decay)
-        return StackedOptimizer([config], self.model.layout, self.flat, epochs=1)
+        self.optimizer = StackedOptimizer([config], self.model.layout, self.flat, epochs=1)
+        if before is not None:
+            self._recall(before.steps, before.first, before.second)
 
     def _recall(self, steps: int, first: Tensor | None, second: Tensor | None) -> None:
         self.optimizer.steps, self.optimizer.first, self.optimizer.second = steps, first, second
@@ -85,16 +82,16 @@ class Network:
     def tensors(self) -> dict[str, Tensor]:
         """Parameters and the optimizer's memory, on the CPU, under the names that torch.optim.AdamW gives it."""
         memory = self.optimizer
-        found = (self.flat, torch.tensor(float(memory.steps)), memory.first, memory.second)
+        values = (self.flat, torch.tensor(float(memory.steps)), memory.first, memory.second)
         return {
             name: value.detach().to("cpu", copy=True).contiguous()
-            for name, value in zip(("weights", *MEMORY), found, strict=True)
+            for name, value in zip(("weights", *MEMORY), values, strict=True)
             if value is not None
         }
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], sizes: Sequence[int], device: str) -> Network:
-        """The network whose `tensors` these are; one from a GPU comes back on the CPU where there is none."""
+        """The network from its `tensors`; on the CPU if it was on a GPU and there is none here."""
         gone = torch.device(device).type == "cuda" and not torch.cuda.is_available()
         place = torch.device("cpu" if gone else device)
         # Copied: safetensors gives views of the bytes it has read.
@@ -168,47 +165,47 @@ class Savable:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """The estimator that `save` wrote, on the device it was trained on if that is here."""
-        tensors, given = _read(path)
-        wanted = f"expected a {cls.__name__} saved by rcad in {path}"
-        if given.get("estimator") != cls.__name__ or given.get("version") != VERSION:
-            raise InputError(f"{wanted}, but got {given.get('estimator')} of version {given.get('version')}")
+        tensors, header = _read(path)
+        message = f"expected a {cls.__name__} saved by rcad in {path}"
+        if header.get("estimator") != cls.__name__ or header.get("version") != VERSION:
+            raise InputError(f"{message}, but got {header.get('estimator')} of version {header.get('version')}")
         try:
-            meta = shaped("the state", given, _META)
+            meta = shaped("the state", header, _META)
             self = cls(**{name: _value(name, value) for name, value in meta["parameters"].items()})
-            for name in (name for name in (*PLAIN, *FORMER) if name in given["fitted"]):
+            for name in {*PLAIN, *FORMER} & header["fitted"].keys():
                 setattr(self, name, meta["fitted"][name])
-            for name in (name for name in ARRAYS if name in meta["arrays"]):
-                setattr(
-                    self, name, np.array(meta["arrays"][name][0], dtype=meta["arrays"][name][1])[()]
-                )  # a number where it was one
+            for name in {*ARRAYS} & meta["arrays"].keys():
+                values, dtype = meta["arrays"][name]
+                setattr(self, name, np.array(values, dtype=dtype)[()])  # a number where it was one
             self.columns_ = TableFeatures.from_dict(meta["columns"])
             self.method_ = Method.from_dict(meta["method"])
             self.network_ = Network.of(tensors, meta["sizes"], str(self.device))  # type: ignore[attr-defined]
             self._check_sizes()
         except Exception as error:  # what wrong parts of a file end in has no end
-            raise InputError(f"{wanted}, but got: {error}") from None
+            raise InputError(f"{message}, but got: {error}") from None
         return self
 
     def _check_sizes(self) -> None:
-        """That columns, network and classes are of one estimator."""
+        """Raises unless columns, network and classes fit together."""
         scales = self.columns_.scales
-        found = len(self.columns_.encoder.codes), len(scales.mean) + len(scales.indicators)
-        classes = len(self.classes_) if hasattr(self, "classes_") else 2 * np.size(self.center_)  # type: ignore[attr-defined]
-        if (self.n_features_in_, self.network_.sizes[0], self.network_.sizes[-1]) != (*found, classes):  # type: ignore[attr-defined]
-            raise InputError(f"expected a network for {found[1]} features, but got one of sizes {self.network_.sizes}")
+        columns, features = len(self.columns_.encoder.codes), len(scales.mean) + len(scales.indicators)
+        outputs = len(self.classes_) if hasattr(self, "classes_") else 2 * np.size(self.center_)  # type: ignore[attr-defined]
+        sizes = self.network_.sizes
+        if (self.n_features_in_, sizes[0], sizes[-1]) != (columns, features, outputs):  # type: ignore[attr-defined]
+            raise InputError(f"expected a network for {features} features, but got one of sizes {sizes}")
 
 
 def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    wanted = f"expected an estimator saved by rcad in {path}"
+    message = f"expected an estimator saved by rcad in {path}"
     try:
         with safe_open(str(path), framework="pt") as file:
             header = (file.metadata() or {}).get("rcad")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         meta = json.loads(header or "null")
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{wanted}, but got: {error}") from None
+        raise InputError(f"{message}, but got: {error}") from None
     if not isinstance(meta, dict) or "weights" not in tensors:
-        raise InputError(f"{wanted}, but got other tensors")
+        raise InputError(f"{message}, but got other tensors")
     return tensors, meta
 
 

@@ -168,7 +168,7 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
             )
         return values
 
-    def _learn_target(self, y: Array, weight: Array | None, known: Array | None, *, dropped: bool) -> None:
+    def _learn_target(self, y: Array, weight: Array | None, classes: Array | None, *, dropped: bool) -> None:
         self.center_ = np.average(y, axis=0, weights=weight)
         spread = np.sqrt(np.average((y - self.center_) ** 2, axis=0, weights=weight))
         self.scale_ = np.where((y.min(0) < y.max(0)) & (spread > 0), spread, 1.0)[()]
@@ -184,8 +184,8 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
 
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         if y.shape[1:] != np.shape(self.center_):
-            wanted = (
-                f"{np.size(self.center_)} targets for each row" if np.ndim(self.center_) else "one target for each row"
+            before = f"{np.size(self.center_)} targets" if np.ndim(self.center_) else "one target"
+            raise InputError(
+                f"expected {before} for each row as before, but got a shape of {y.shape}; begin anew with fit"
             )
-            raise InputError(f"expected {wanted} as before, but got a shape of {y.shape}; begin anew with fit")
         return torch.from_numpy((y - self.center_) / self.scale_).to(dtype)

@@ -1,4 +1,4 @@
-"""What a user calls a table, as the table and the features that every reader of rcad makes of one."""
+"""From arrays, sparse matrices and DataFrames to rcad's tables and their standardised features."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def categorical_of(features: TableFeatures) -> tuple[int, ...]:
 
 
 def precision_of(table: Table) -> type[np.floating[Any]]:
-    """That of the numbers: float32 where all are."""
+    """The dtype of the features: float32 if all numbers of the table are."""
     kinds = {column.dtype for column in table.columns if not isinstance(column, Text)}
     return np.float32 if kinds == {np.dtype(np.float32)} else np.float64
 
 
 def _table(columns: Sequence[Column], length: int) -> Table:
-    """By position: names are checked by scikit-learn, and a table without them will do."""
+    """A Table with column numbers as names: scikit-learn checks the real ones."""
     names = tuple(map(str, range(len(columns))))
     return Table(Path("X"), names, tuple(columns), length, lambda row: f"row {row}")
 
@@ -67,28 +67,28 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
         y: the target, or scikit-learn's word for none.
         categorical: the positions known from training; None finds them.
     """
-    given = {"y": y, "reset": categorical is None}
+    options = {"y": y, "reset": categorical is None}
     if not (isinstance(y, str) and y == "no_validation"):
-        given["multi_output"] = True
-    found = _text_columns(x) if categorical is None else categorical
-    if not found:
+        options["multi_output"] = True
+    texts = _text_columns(x) if categorical is None else categorical
+    if not texts:
         checked = validate_data(
-            estimator, x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **given
+            estimator, x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **options
         )
         numbers, target = checked if isinstance(checked, tuple) else (checked, None)
         table = _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0])
         return (table, target) if isinstance(checked, tuple) else table
-    checked = validate_data(estimator, x, skip_check_array=True, **given)
+    checked = validate_data(estimator, x, skip_check_array=True, **options)
     frame = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x, dtype=object))
     if not len(frame):
         raise InputError(f"expected at least one row, but got a table of shape {frame.shape}")
-    rest = [j for j in range(frame.shape[1]) if j not in found]
-    numbers = np.column_stack([_numbers(frame, j) for j in rest]) if rest else np.empty((len(frame), 0))
-    columns: dict[int, Column] = dict(zip(rest, _bounded(numbers, frame, rest).T, strict=True))
-    texts = {j: Text(_texts(frame, j)) for j in found}
+    numeric = [j for j in range(frame.shape[1]) if j not in texts]
+    numbers = np.column_stack([_numbers(frame, j) for j in numeric]) if numeric else np.empty((len(frame), 0))
+    columns: dict[int, Column] = dict(zip(numeric, _bounded(numbers, frame, numeric).T, strict=True))
+    columns |= {j: Text(_texts(frame, j)) for j in texts}
     if categorical is None:
-        _warn_of_names(frame, texts)
-    table = _table([(columns | texts)[j] for j in range(frame.shape[1])], len(frame))
+        _warn_of_names(frame, columns)
+    table = _table([columns[j] for j in range(frame.shape[1])], len(frame))
     if not isinstance(checked, tuple):
         return table
     check_consistent_length(frame, y)
@@ -99,13 +99,11 @@ def _text_columns(x: Any) -> tuple[int, ...]:
     """Positions of the columns of a DataFrame that hold no numbers."""
     if not (hasattr(x, "iloc") and getattr(x, "ndim", 0) == 2):
         return ()
-    found = []
     for j, dtype in enumerate(x.dtypes):
         if getattr(dtype, "kind", "") in "mM" or isinstance(dtype, pd.PeriodDtype):
             raise _holds(x, j, dtype)
-        if not pd.api.types.is_numeric_dtype(dtype) and not _numeric_objects(x.iloc[:, j]):
-            found.append(j)
-    return tuple(found)
+    columns = [(j, dtype) for j, dtype in enumerate(x.dtypes) if not pd.api.types.is_numeric_dtype(dtype)]
+    return tuple(j for j, _ in columns if not _numeric_objects(x.iloc[:, j]))
 
 
 def _numeric_objects(column: Any) -> bool:
@@ -116,9 +114,9 @@ def _numeric_objects(column: Any) -> bool:
     return len(values) > 0 and all(isinstance(v, Real | Decimal) for v in values)
 
 
-def _holds(frame: Any, j: int, what: Any) -> InputError:
+def _holds(frame: Any, j: int, kind: Any) -> InputError:
     return InputError(
-        f"expected numbers or categories, but column {frame.columns[j]!r} holds {what}; extract numbers from it"
+        f"expected numbers or categories, but column {frame.columns[j]!r} holds {kind}; extract numbers from it"
     )
 
 
@@ -127,13 +125,13 @@ def _dense(numbers: Any) -> Array:
         dense: Array = numbers
         return dense
     size = float(numbers.shape[0]) * numbers.shape[1] * numbers.dtype.itemsize
-    told = f"a sparse matrix of shape {numbers.shape} becomes {size / 1e9:.3g} GB when it is made dense"
+    words = f"a sparse matrix of shape {numbers.shape} becomes {size / 1e9:.3g} GB when it is made dense"
     if size > LARGE:
-        warnings.warn(f"{told}; reduce its columns before, e.g. with TruncatedSVD", stacklevel=CALLER + 1)
+        warnings.warn(f"{words}; reduce its columns before, e.g. with TruncatedSVD", stacklevel=CALLER + 1)
     try:
         dense = numbers.toarray()
     except MemoryError:
-        raise InputError(f"expected a table that fits into memory, but {told}; reduce its columns before") from None
+        raise InputError(f"expected a table that fits into memory, but {words}; reduce its columns before") from None
     return dense
 
 
@@ -148,7 +146,7 @@ def _numbers(frame: Any, j: int) -> Array:
 
 
 def _bounded(numbers: Array, x: Any, places: Any) -> Array:
-    """The numbers, none of them so large that a square overflows."""
+    """The numbers; raises if one is so large that its square overflows."""
     # NaN compares as False; a float32 cannot get there.
     large = (np.abs(numbers) >= LARGEST).any(0) if numbers.dtype == np.float64 else np.zeros(0)
     if large.any():
@@ -173,7 +171,7 @@ def _texts(frame: Any, j: int) -> list[str | None]:
 
 
 def _level(value: Any) -> str | None:
-    """A category as text, the same whether gaps have made floats of its whole numbers or not."""
+    """A category as text; 2 and 2.0 are the same, since gaps make floats of whole numbers."""
     if pd.isna(value):
         return None
     if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -181,10 +179,10 @@ def _level(value: Any) -> str | None:
     return str(value)
 
 
-def _warn_of_names(frame: Any, texts: dict[int, Text]) -> None:
-    """A text that is different in nearly every row names the row and predicts nothing."""
-    for j, column in texts.items():
-        distinct = len(column.levels)
+def _warn_of_names(frame: Any, columns: dict[int, Column]) -> None:
+    """Warns of columns whose text is different in nearly every row: they name the rows and predict nothing."""
+    for j, column in columns.items():
+        distinct = len(column.levels) if isinstance(column, Text) else 0
         if distinct > MOST_LEVELS and 2 * distinct > len(frame):
             warnings.warn(
                 f"column {frame.columns[j]!r} holds {distinct} different texts in {len(frame)} rows, of which the "
@@ -199,11 +197,11 @@ NAMED = 3
 """How many columns a warning names."""
 
 
-def heavy(table: Table, y: Array, weight: Array, what: str) -> tuple[Table, Array, Array]:
+def heavy(table: Table, y: Array, weight: Array, name: str) -> tuple[Table, Array, Array]:
     """The examples of weight above zero."""
     rows = np.flatnonzero(weight)
     if not len(rows):
-        raise InputError(f"expected a {what} above zero, but got only zeros")
+        raise InputError(f"expected a {name} above zero, but got only zeros")
     return (table, y, weight) if len(rows) == len(y) else (table.take(rows), y[rows], weight[rows])
 
 
@@ -223,20 +221,20 @@ def split(y: Array, share: float, seed: int, *, stratified: bool) -> tuple[Array
 
 
 def warn_of_scales(table: Table, names: Sequence[Any]) -> None:
-    """The first batch of `partial_fit` sets the scales for good."""
+    """Warns if the first batch of `partial_fit`, which sets the scales, says little of them."""
     numeric = [(j, column) for j, column in enumerate(table.columns) if not isinstance(column, Text)]
     same = [str(names[j]) for j, column in numeric if _constant(column)]
     if len(table) >= FEW_ROWS and not same:
         return
     listed = ", ".join(same[:NAMED]) + (", ..." if len(same) > NAMED else "")
-    found = f"{len(table)} rows" + (f" with one value only in column {listed}" if same else "")
+    rows = f"{len(table)} rows" + (f" with one value only in column {listed}" if same else "")
     warnings.warn(
-        f"the first batch of partial_fit sets the scales of the columns for good, and it has {found}; begin with more",
+        f"the first batch of partial_fit sets the scales of the columns for good, and it has {rows}; begin with more",
         stacklevel=CALLER,
     )
 
 
 def _constant(column: Array) -> bool:
     """Whether a column has no scale: one value only, and not zeros or ones."""
-    known = column[~np.isnan(column)]
-    return not len(known) or bool(known.min() == known.max() and known[0] not in (0, 1))
+    numbers = column[~np.isnan(column)]
+    return not len(numbers) or bool(numbers.min() == numbers.max() and numbers[0] not in (0, 1))

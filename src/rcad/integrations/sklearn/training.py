@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -89,7 +88,7 @@ class CapturedCore(CoreStep):
         return self.take(x, target, **options)
 
     def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
-        """In the optimizer's place, whose step has been taken."""
+        """Stands for the optimizer's step, which `rcad.capture` has taken already."""
         self.memory.steps += 1
 
 
@@ -170,7 +169,7 @@ class OneNetwork(Group):
 
 
 class Course(NamedTuple):
-    """What came of it: the mean training loss and the held-out mean log-likelihood, epoch by epoch."""
+    """The mean training loss and the held-out mean log-likelihood of each epoch."""
 
     losses: list[float]
     scores: list[float]
@@ -184,7 +183,7 @@ def train(
     batch_size: int,
     patience: int,
     held_out: Examples | None,
-    report: Callable[[int, float, float | None], None] | None = None,
+    verbose: bool = False,
 ) -> Course:
     """Trains the network in place; with held-out examples it ends with the weights of the best epoch.
 
@@ -192,34 +191,35 @@ def train(
         start: the epochs that were trained before, whose streams of random numbers are continued.
         patience: stop after so many epochs without a gain on the held-out examples.
         held_out: on which the epochs are judged; None judges none.
-        report: called with the epoch (from 1), its loss and its score.
+        verbose: print a line per epoch.
     """
     course, flat = Course([], []), group.model.flat
-    best, best_epoch, kept = -math.inf, 0, flat.clone()
+    best, best_epoch, best_weights = -math.inf, 0, flat.clone()
     for epoch in range(start + 1, start + epochs + 1):
         group.train_epoch(epoch - 1, batch_size)
         if not math.isfinite(group.loss):
             raise InputError(f"expected a finite loss, but it was {group.loss} in epoch {epoch}; lower learning_rate")
         course.losses.append(group.loss)
         score = None if held_out is None else _score(group, held_out)
-        if report is not None:
-            report(epoch, group.loss, score)
+        if verbose:
+            held = "" if score is None else f", held-out log-likelihood {score:.4f}"
+            print(f"epoch {epoch}: loss {group.loss:.4f}{held}")
         if score is not None:
             course.scores.append(score)
             if score > best + LEAST_GAIN:
                 best, best_epoch = score, epoch
-                kept.copy_(flat)
+                best_weights.copy_(flat)
             elif epoch - max(best_epoch, start) >= patience:
                 break
         group.grow(epoch)
     if best_epoch:
-        flat.copy_(kept)
+        flat.copy_(best_weights)
     return course
 
 
 @torch.no_grad()
 def _score(group: OneNetwork, held_out: Examples) -> float:
-    """The mean log-likelihood, without what a method adds to it."""
+    """The mean log-likelihood, without smoothing."""
     likelihood: Any = group.whole.likelihood or Categorical()
     plain = likelihood.plain() if hasattr(likelihood, "plain") else likelihood
     values: Tensor = plain.nll(group.model(held_out.x[None])[0], held_out.y)

@@ -13,7 +13,7 @@ from pathlib import Path
 from rcad.errors import InputError, fitting
 from rcad.paper.record import Study
 from rcad.paper.report import chapters, costs, few_labels, overview
-from rcad.paper.report.reading import Found, read
+from rcad.paper.report.reading import Records, read
 from rcad.paper.report.tables import Links, grid
 from rcad.report import drawing, html, latex, markdown
 from rcad.report.document import Document, Section, file_stem
@@ -33,9 +33,9 @@ NAME = "report.html"
 
 @dataclass(frozen=True)
 class Report:
-    """The records that were found, and what they say."""
+    """The records of a folder, and the page on them."""
 
-    found: Found
+    records: Records
     document: Document
 
 
@@ -48,10 +48,10 @@ def build(results: Path, out: Path, progress: Progress = SILENT) -> list[Path]:
     """
     with fitting(f"the records in {results}", "run the one that was changed again"):
         progress.overall(0, 3, "reading the records")
-        return _written(gather(results, out), out, progress)
+        return _write(gather(results, out), out, progress)
 
 
-def _written(report: Report, out: Path, progress: Progress) -> list[Path]:
+def _write(report: Report, out: Path, progress: Progress) -> list[Path]:
     progress.overall(1, 3, "drawing the page")
     for folder in (out, out / "tables", out / "figures"):
         make_folder(folder)
@@ -60,23 +60,23 @@ def _written(report: Report, out: Path, progress: Progress) -> list[Path]:
     for figure in report.document.figures:
         figure.drawing.set_layout_engine(None)  # as the page has it: laying out is a third of the time of a file
     write_text(files[1], markdown.markdown(report.document))
-    files += _tables(report.found, out / "tables")
+    files += _write_tables(report.records, out / "tables")
     progress.overall(2, 3, "writing the figures")
     return files + drawing.save(report.document.figures, out / "figures", ("png", "pdf"))
 
 
 def gather(results: Path, out: Path) -> Report:
     """Read the records and draw; nothing is written. Arguments as in `build`."""
-    found = read(results)
-    links = Links(out, found.run_files)
-    some: list[Section] = []
-    damaged = list(found.damaged)
+    records = read(results)
+    links = Links(out, records.run_files)
+    parts: list[Section] = []
+    damaged = list(records.damaged)
 
-    def shown(path: Path | None, make: Callable[[], Section]) -> bool:
-        """Whether a record gives a chapter; one that does not is damaged."""
+    def add(path: Path | None, make: Callable[[], Section]) -> bool:
+        """Add a record's chapter; False, and a line on what is damaged, where it gives none."""
         try:
             with fitting(str(path), "run it again"):
-                some.append(make())
+                parts.append(make())
         except InputError as error:
             damaged.append(str(error))
             return False
@@ -86,34 +86,34 @@ def gather(results: Path, out: Path) -> Report:
         few_labels.section([study])  # it must not fail on this one
         return chapters.section(study, links)
 
-    found = replace(found, studies=[one for one in found.studies if shown(one.path, partial(chapter, one))])
-    for path, record in found.others[chapters.EVALUATION]:
-        shown(path, partial(chapters.evaluation, path, record, links))
-    cost = costs.section(found.others[costs.KIND], found.others[costs.GROWTH])
-    some += [cost] if cost is not None else []
-    summary, *claims = overview.first(found, damaged, {section.title: section.anchor for section in some}, links)
-    sections = [summary, few_labels.section(found.studies), *claims, *some, overview.missing(found)]
-    document = Document(TITLE, LEAD, [one for one in sections if one is not None], _facts(found))
-    return Report(found, document)
+    records = replace(records, studies=[study for study in records.studies if add(study.path, partial(chapter, study))])
+    for path, record in records.by_kind[chapters.EVALUATION]:
+        add(path, partial(chapters.evaluation, path, record, links))
+    cost = costs.section(records.by_kind[costs.KIND], records.by_kind[costs.GROWTH])
+    parts += [cost] if cost is not None else []
+    summary, *claims = overview.first(records, damaged, {section.title: section.anchor for section in parts}, links)
+    sections = [summary, few_labels.section(records.studies), *claims, *parts, overview.missing(records)]
+    document = Document(TITLE, LEAD, [section for section in sections if section is not None], _facts(records))
+    return Report(records, document)
 
 
-def _facts(found: Found) -> dict[str, str]:
+def _facts(records: Records) -> dict[str, str]:
     versions: dict[str, set[str]] = {}
-    for study in found.studies:
+    for study in records.studies:
         for name, version in study.versions.items():
             versions.setdefault(name, set()).add(str(version))
     facts = {name: ", ".join(sorted(values)) for name, values in sorted(versions.items())}
     facts["made by"] = "rcad paper report, from records alone"
-    if found.unused:
-        facts["records not shown"] = ", ".join(f"{path.parent.name}/{path.name}" for path in found.unused)
+    if records.unused:
+        facts["records not shown"] = ", ".join(f"{path.parent.name}/{path.name}" for path in records.unused)
     return facts
 
 
-def _tables(found: Found, folder: Path) -> list[Path]:
+def _write_tables(records: Records, folder: Path) -> list[Path]:
     # A foreign record's target may be anything.
-    studies = [study for study in reversed(found.studies) if study.places]
+    studies = [study for study in reversed(records.studies) if study.places]
     texts = {file_stem(study.stem) or "table": latex.table(grid(study), study.target) for study in studies}
-    texts["verdicts"] = latex.table(overview.verdict_table(found.studies), "verdicts")
+    texts["verdicts"] = latex.table(overview.verdict_table(records.studies), "verdicts")
     files = []
     for stem, text in sorted(texts.items()):
         files.append(folder / f"{stem}.tex")

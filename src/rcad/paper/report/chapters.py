@@ -8,17 +8,18 @@ from pathlib import Path
 
 from rcad.evaluate.saved_run import tables as evaluated
 from rcad.paper.benchmarks import Benchmark
-from rcad.paper.claims import IMAGE_RULE, NOT_RUN
+from rcad.paper.claims import IMAGE_RULE
 from rcad.paper.record import JSON, Study
-from rcad.paper.report import curves, grids, pictures, steps
+from rcad.paper.report import curves, grids, pictures
 from rcad.paper.report.details import details
 from rcad.paper.report.numbers import tally
 from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
+from rcad.report import drawing
 from rcad.report.document import Cell, Document, Figure, Part, Section, Table
-from rcad.report.numbers import listed
+from rcad.report.numbers import capital, listed, named_values
 from rcad.runs.words import duration, plural
 
 MANY = 7
@@ -44,13 +45,15 @@ def draw(study: Study) -> list[Figure]:
         grids.gains,
         curves.by_size,
     )
-    if study.target == "F4" and (stepped := steps.picture(study)) is not None:
-        return [stepped]
-    drawn = curves.panels(study)
-    if study.target in ("F3", "F6") and drawn:
-        return drawn
-    found = [made for make in special.get(study.target, tables) if (made := make(study)) is not None]
-    return [*found, *drawn]
+    figures = [curves.by_step(study)] if study.target == "F4" else []
+    if not any(figures):
+        figures = list(curves.panels(study))
+        if study.target not in ("F3", "F6") or not figures:
+            figures = [*(make(study) for make in special.get(study.target, tables)), *figures]
+    drawn = [replace(figure, name=f"{study.stem}-{figure.name}") for figure in figures if figure is not None]
+    for figure in drawn:
+        drawing.stamp(figure.drawing, study.warning)
+    return drawn
 
 
 def verdict(study: Study) -> str:
@@ -69,60 +72,55 @@ def verdict(study: Study) -> str:
 def not_run(study: Study) -> str:
     """One sentence on the columns and cells without a run, and why; "" where all were run."""
     absent = [column for column in study.columns if column not in study.columns_run] if study.places else []
-    why = " ".join(study.not_run) if study.not_run or not absent else f"Not run: {'; '.join(absent)}."
-    claims = sum(claim.verdict == NOT_RUN for claim in study.claims)
-    if not why or not claims:
-        return why
+    reason = " ".join(study.not_run) if study.not_run or not absent else f"Not run: {'; '.join(absent)}."
+    claims = len(study.claims) - len(study.tested)
+    if not reason or not claims:
+        return reason
     are = "is" if claims == 1 else "are"
-    return f"{why} {plural(claims, 'claim')} about what was not run {are} neither judged nor counted."
+    return f"{reason} {plural(claims, 'claim')} about what was not run {are} neither judged nor counted."
 
 
 def judged_elsewhere(study: Study) -> str:
     """One sentence where other tables judge claims of this one on the same runs: their verdicts may differ."""
     if study.tuned or study.target not in SUITES:
         return ""
-    columns = {claim.where for claim in study.tested}
-    mine = _asked(SUITES[study.target], columns)
-    others = [name for name, suite in SUITES.items() if name != study.target and mine & _asked(suite)]
-    if not others:
+    own = _planned(SUITES[study.target], {claim.where for claim in study.tested})
+    targets = [name for name, suite in SUITES.items() if name != study.target and own & _planned(suite)]
+    if not targets:
         return ""
     return (
-        f"{listed(others)} {'judge' if len(others) > 1 else 'judges'} some of these claims too, on the same runs or a "
-        f"part of them. Holm's correction goes over all claims of a table or figure, {len(study.tested)} here, so the "
-        "same difference may have another verdict there."
+        f"{listed(targets)} {'judge' if len(targets) > 1 else 'judges'} some of these claims too, on the same runs or "
+        f"a part of them. Holm's correction goes over all claims of a table or figure, {len(study.tested)} here, so "
+        "the same difference may have another verdict there."
     )
 
 
-def _asked(suite: Suite, columns: Container[str] | None = None) -> set[tuple[Benchmark, str]]:
-    """What a suite claims, and of which images; of these columns alone."""
+def _planned(suite: Suite, columns: Container[str] | None = None) -> set[tuple[Benchmark, str]]:
+    """The claims of a suite, each with its images; of these columns alone."""
     benchmarks = {column.name: column.benchmark for column in suite.columns}
     claims = [claim for claim in suite.claims if columns is None or claim.where in columns]
     return {(benchmarks[claim.where], claim.statement) for claim in claims if claim.where in benchmarks}
 
 
-def told(study: Study) -> list[str]:
-    """What stands before the numbers."""
+def introduction(study: Study) -> list[str]:
+    """The paragraphs before the numbers."""
     facts = [
         study.protocol and f"Protocol: {study.protocol}.",
         f"Scale: {study.scale}.",
         study.runs and f"{study.runs:,} runs.",
         study.seconds is not None and f"Computed in {duration(study.seconds)}.",
-        study.versions and f"With {', '.join(f'{name} {version}' for name, version in study.versions.items())}.",
+        study.versions and f"With {named_values(study.versions)}.",
     ]
     columns = study.settings.get("columns")
-    settings = columns if isinstance(columns, Mapping) else {}
-    return [
-        text
-        for text in (
-            study.about[:1].upper() + study.about[1:].rstrip(".") + "." if study.about else "",
-            not_run(study),
-            " ".join(str(fact) for fact in facts if fact),
-            *study.notes,
-            "; ".join(f"{name}: {words}" for name, words in settings.items()),
-            f"Rule, written before the runs: {study.rule}." if study.claims and study.rule else "",
-        )
-        if text
+    paragraphs = [
+        f"{capital(study.about).rstrip('.')}." if study.about else "",
+        not_run(study),
+        " ".join(str(fact) for fact in facts if fact),
+        *study.notes,
+        "; ".join(f"{name}: {words}" for name, words in columns.items()) if isinstance(columns, Mapping) else "",
+        f"Rule, written before the runs: {study.rule}." if study.claims and study.rule else "",
     ]
+    return list(filter(None, paragraphs))
 
 
 def results(study: Study) -> list[Part]:
@@ -131,57 +129,47 @@ def results(study: Study) -> list[Part]:
         return []
     images = study.rule == IMAGE_RULE or any(claim.last is not None for claim in study.claims)
     measures = measure_table(study) if images else None
-    said = steps.words(study) if study.target == "F4" else []
-    return [*said, grid(study), side_by_side(study), *([measures] if measures is not None else [])]
+    by_step = curves.step_words(study) if study.target == "F4" else []
+    return [*by_step, grid(study), side_by_side(study), *([measures] if measures is not None else [])]
 
 
 def section(study: Study, links: Links) -> Section:
     """The chapter."""
     parts: list[Part] = [*draw(study), *results(study)]
     if study.tested:
-        claims = [(study, claim) for claim in study.tested]
-        parts.append(claim_table(claims, f"Claims of this table or figure. {judged_elsewhere(study)}".rstrip(), {}))
-    for heading, some in details(study):
-        parts += _headed(heading, some)
+        parts.append(_claims(study, f"Claims of this table or figure. {judged_elsewhere(study)}".rstrip()))
+    for heading, below in details(study).items():
+        parts += _headed(heading, below)
     if study.places:
         parts.append(run_table(study, links))
-    return Section(
-        study.title,
-        told(study),
-        parts,
-        verdict(study),
-        study.warning,
-        study.target if study.target in TARGETS and not study.tuned else "",
-    )
+    short = study.target if study.target in TARGETS and not study.tuned else ""
+    return Section(study.title, introduction(study), parts, verdict(study), study.warning, short)
+
+
+def _claims(study: Study, caption: str = "") -> Table:
+    return claim_table([(study, claim) for claim in study.tested], caption, {})
 
 
 def _headed(heading: str, parts: Sequence[Part]) -> list[Part]:
     """The heading goes before the first caption or paragraph."""
-    first, *rest = parts
+    first, *more = parts
     if isinstance(first, Table):
-        return [replace(first, caption=f"{heading}. {first.caption}".strip()), *rest]
-    return [f"{heading}: {first}", *rest] if isinstance(first, str) else [*parts]
+        return [replace(first, caption=f"{heading}. {first.caption}".strip()), *more]
+    return [f"{heading}: {first}", *more] if isinstance(first, str) else [*parts]
 
 
 def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Document:
     """The study alone: verdicts, numbers, details; `command` made it. Its first picture is called like its file."""
-    shown = [replace(figure, name=stem) for figure in draw(study)[:1]] if picture else []
-    sections = []
+    figures = [replace(figure, name=stem) for figure in draw(study)[:1]] if picture else []
+    sections = [Section("What this is", introduction(study), (), "", study.warning)]
     if study.tested:
-        claims = claim_table([(study, claim) for claim in study.tested], "", {})
-        sections.append(
-            Section("Claims", [text] if (text := judged_elsewhere(study)) else (), [claims], verdict(study))
-        )
-    if shown or study.places:
-        sections.append(Section("Results", (), [*shown, *results(study)]))
-    headed: dict[str, Sequence[Part]] = {}
-    for heading, parts in details(study):
-        headed.setdefault(heading, parts)
-    sections += [Section(heading, (), parts) for heading, parts in headed.items()]
+        about = list(filter(None, [judged_elsewhere(study)]))
+        sections.append(Section("Claims", about, [_claims(study)], verdict(study)))
+    if figures or study.places:
+        sections.append(Section("Results", (), [*figures, *results(study)]))
+    sections += [Section(heading, (), parts) for heading, parts in details(study).items()]
     title = f"{study.target}: {study.title}" if study.target in TARGETS else study.title
-    made = f"Made by `{command}`; every number and setting is in `{stem}.json`."
-    told_now = Section("What this is", told(study), (), "", study.warning)
-    return Document(title, made, [told_now, *sections])
+    return Document(title, f"Made by `{command}`; every number and setting is in `{stem}.json`.", sections)
 
 
 def evaluation(path: Path, record: JSON, links: Links) -> Section:

@@ -1,4 +1,4 @@
-"""What a step costs and how that grows: the chapter, and the paper's sentences on cost judged by step times."""
+"""The cost of a step and how it grows: the chapter, and the paper's sentences on cost judged by step times."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, NUMBER, Study
-from rcad.paper.report import pictures
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
-from rcad.report.drawing import BLACK, BLUE, LIGHT, VERMILION
+from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, LIGHT, ORANGE, PAPER, VERMILION
 from rcad.report.numbers import fixed
 
 KIND = "rcad step times"
@@ -20,9 +19,11 @@ ABOUT = (
     "The paper claims at most 1.3 times ERM's time per batch. The arithmetic of the exact step is 2 times: two "
     "forwards and two backwards. Only ratios compare between devices."
 )
-CLAIMED = pictures.CLAIMED
+MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
+CLAIMED, FLOOR = 1.3, 2.0
+"""Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
 NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
-"""Of a row, with the decimals that are shown."""
+"""The numbers of a row, with their decimals."""
 FORM = {"rows": [{"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}]}
 COSTS = "costs"
 """The name of the study that is judged by step times alone."""
@@ -30,14 +31,12 @@ MULTISTEP = ("pgd 10", "me_ada")
 """Adversarial training in several steps, as far as it is timed: ten projected ones, and a rival the paper names."""
 
 
-def judged(records: Sequence[tuple[Path, JSON]]) -> Study | None:
-    """What the paper says of RCAD's cost, judged by every group of step times, one run at a time."""
+def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
+    """The paper's sentences on RCAD's cost, judged by every group of step times, one run at a time."""
     ratios: dict[str, list[float]] = {}
-    for _, record in records:
-        for times in _groups(record["rows"]):
-            for method, time in times.items():
-                if "rcad" in times:
-                    ratios.setdefault(method, []).append(times["rcad"] / time)
+    for times in (times for _, record in records for times in _groups(record["rows"]) if "rcad" in times):
+        for method, time in times.items():
+            ratios.setdefault(method, []).append(times["rcad"] / time)
     several = [ratio for name in MULTISTEP for ratio in ratios.get(name, ())]
     grown = [1 / ratio for ratio in ratios.get("me_ada", ())]
     claims = [
@@ -45,7 +44,7 @@ def judged(records: Sequence[tuple[Path, JSON]]) -> Study | None:
         _claim("section 2", "RCAD takes at most a fifth of multi-step adversarial training", several, (0.0, 0.2)),
         _claim("appendix C", "ME-ADA takes twice RCAD's time", grown, (1.7, 2.3)),
     ]
-    if not any(ratios.values()):
+    if not ratios:
         return None
     return Study(
         target=COSTS,
@@ -66,12 +65,11 @@ def judged(records: Sequence[tuple[Path, JSON]]) -> Study | None:
 
 def _groups(rows: Sequence[JSON]) -> list[dict[str, float]]:
     """Times of a step in those of ERM by method, taken in turns, one run at a time."""
-    found: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in rows:
-        if row.get("replicas", 1) == 1 and row.get("ratio_to_erm"):
-            key = tuple(row.get(name) for name in ("model", "batch", "mode"))
-            found.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
-    return list(found.values())
+    groups: dict[tuple[Any, ...], dict[str, float]] = {}
+    for row in single_runs(rows):
+        key = tuple(row.get(name) for name in ("model", "batch", "mode"))
+        groups.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
+    return list(groups.values())
 
 
 def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[float, float]) -> Claim:
@@ -84,17 +82,58 @@ def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[f
     return Claim(where, statement, verdict, ours=ours)
 
 
-def section(records: Sequence[tuple[Path, JSON]], grown: Sequence[tuple[Path, JSON]] = ()) -> Section | None:
-    """What a step costs by every record of step times, and how that grows by the others; None without any."""
-    if not records and not grown:
+def section(records: Sequence[tuple[Path, JSON]], growth: Sequence[tuple[Path, JSON]]) -> Section | None:
+    """The cost of a step by every record of step times, and its growth by the others; None without any."""
+    if not records and not growth:
         return None
-    charts = [chart for path, record in records if (chart := pictures.cost(path, record)) is not None]
-    charts += [chart for path, record in grown if (chart := growth_figure(path, record)) is not None]
-    tables = [_cost_table(path, record) for path, record in records]
-    return Section(TITLE, [ABOUT], [*charts, *tables, *(growth_table(record) for _, record in grown)])
+    figures = [*(figure(*record) for record in records), *(growth_figure(*record) for record in growth)]
+    tables = [*(_cost_table(record) for _, record in records), *(growth_table(record) for _, record in growth)]
+    return Section(TITLE, [ABOUT], [*(figure for figure in figures if figure is not None), *tables])
 
 
-def _cost_table(path: Path, record: JSON) -> Table:
+def single_runs(rows: Sequence[JSON]) -> list[JSON]:
+    """The rows of a benchmark that time one run at a time and compare it with ERM."""
+    return [row for row in rows if row.get("replicas", 1) == 1 and row.get("ratio_to_erm")]
+
+
+def figure(path: Path, record: JSON) -> Figure | None:
+    """Time of a step in those of ERM, by method: a panel for each batch size, one run at a time."""
+    rows = single_runs(record["rows"])
+    batches = sorted({row["batch"] for row in rows})
+    methods = list(dict.fromkeys(str(row["method"]) for row in rows if row["method"] != "erm"))
+    modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
+    if not batches or not methods:
+        return None
+    styles = {mode: MODES.get(mode, ("D", GREY)) for mode in modes}
+    size = max(6.6, 2.2 + 2.9 * len(batches)), 0.34 * len(methods) + 1.5
+    figure, (axes,) = drawing.grid(*size, 1, len(batches), sharey=True)
+    for ax, batch in zip(axes, batches, strict=True):
+        for row in rows:
+            if row["batch"] == batch and row["method"] in methods:
+                marker, colour = styles[row["mode"]]
+                y = methods.index(row["method"]) + 0.16 * (modes.index(row["mode"]) - (len(modes) - 1) / 2)
+                ax.plot(row["ratio_to_erm"], y, marker, color=colour, ms=5.5)
+        ax.axvline(CLAIMED, color=PAPER, lw=1.4, ls="--")
+        ax.axvline(FLOOR, color=GREY, lw=1, ls=":")
+        ax.set(ylim=(len(methods) - 0.5, -0.5), xlim=(0.9, None))
+        ax.set_title(f"batch {batch}", fontsize=10)
+        ax.set_xlabel("time of a step / that of ERM", fontsize=9)
+    axes[0].set_yticks(range(len(methods)), [drawing.label(method) for method in methods])
+    keys = [drawing.key(axes[0], mode, marker=marker, ls="", color=colour) for mode, (marker, colour) in styles.items()]
+    keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
+    keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
+    drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)
+    return Figure(
+        figure,
+        f"{record.get('device', 'a device')}, torch {record.get('torch', '?')}: times within a group were taken in "
+        "turns, so ratios compare like with like.",
+        f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
+        wide=True,
+        name=f"cost-{path.stem}",
+    )
+
+
+def _cost_table(record: JSON) -> Table:
     names = ("model", "batch", "mode", "method")
     rows = []
     for row in record["rows"]:
@@ -124,7 +163,18 @@ AXES = {
     "runs": ("runs", "runs at once"),
 }
 """Which field of a row an axis goes along, and its name."""
-GROWTH_FORM = {"rows": [{"axes": [str], **dict.fromkeys(("method", "model"), str), **dict.fromkeys(COUNTED, int)}]}
+MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
+"""The numbers of a row; a row whose model did not fit has an error instead."""
+GROWTH_FORM = {
+    "rows": [
+        {
+            "axes": [str],
+            **dict.fromkeys(("method", "model"), str),
+            **dict.fromkeys(COUNTED, int),
+            **dict.fromkeys(MEASURED, (float, None)),
+        }
+    ]
+}
 COLOURS = {"erm": BLACK, "rcad": BLUE}
 NAMES = {"erm": "ERM", "rcad": "RCAD"}
 
@@ -137,18 +187,17 @@ def outside(row: JSON) -> bool:
 
 def growth_figure(path: Path, record: JSON) -> Figure | None:
     """A column for each axis: time per example with its floor, the ratio to ERM, memory."""
-    rows = [row for row in record["rows"] if row.get("us_per_example")]
+    rows = [row for row in record["rows"] if all(row.get(name) for name in MEASURED)]
     axes = [axis for axis in AXES if len({_at(row, axis) for row in rows if axis in row["axes"]}) > 1]
     if not axes:
         return None
-    remembered = any(row.get("peak_memory_gib") for row in rows)
-    drawn = drawing.blank(0.7 + 2.3 * len(axes), 6.4 if remembered else 4.6)
-    grid = drawn.subplots(3 if remembered else 2, len(axes), squeeze=False, sharex="col", sharey="row")
+    height, down = (6.4, 3) if any(row.get("peak_memory_gib") for row in rows) else (4.6, 2)
+    drawn, grid = drawing.grid(0.7 + 2.3 * len(axes), height, down, len(axes), sharex="col", sharey="row")
     for column, axis in enumerate(axes):
+        along = sorted((row for row in rows if axis in row["axes"]), key=lambda row: _at(row, axis))
         for method in COLOURS:
-            mine = sorted((r for r in rows if r["method"] == method and axis in r["axes"]), key=lambda r: _at(r, axis))
-            _lines(grid[:, column], mine, axis, method)
-        _dress(grid[:, column], axis, [row for row in rows if axis in row["axes"]])
+            _lines(grid[:, column], [row for row in along if row["method"] == method], axis, method)
+        _dress(grid[:, column], axis, along)
     words = ("µs per example", "RCAD / ERM", "GiB at the peak")
     for ax, text in zip(grid[:, 0], words, strict=False):
         ax.set_ylabel(text, fontsize=9)
@@ -160,11 +209,16 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
     about = ", ".join(
         f"{'torch ' * (name == 'torch')}{record[name]}" for name in ("device", "torch", "precision") if record.get(name)
     )
+    base, (low, high) = max(rows, key=lambda row: len(row["axes"])), EXPECTED
+    batches = ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
+    outliers = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in rows if outside(row))
+    stays = f"leaves {low} to {high} times ERM at {outliers}" if outliers else f"stays within {low} to {high} of ERM"
     return Figure(
         drawn,
-        f"{about}: one thing grows at a time from {_base(rows)}; runs at once have batches of {_run_batch(rows)}. ERM "
-        "and RCAD were timed in turns. The floor is the arithmetic of the passes at the rate of a large matrix "
-        f"product. {_exceptions(rows)}",
+        f"{about}: one thing grows at a time from {base['model']}, batches of {base['batch']}, "
+        f"{base['side']}x{base['side']} images and {base['classes']} classes; runs at once have batches of {batches}. "
+        "ERM and RCAD were timed in turns. The floor is the arithmetic of the passes at the rate of a large matrix "
+        f"product. RCAD {stays}.",
         f"Time per example, its ratio to ERM and memory by {', '.join(AXES[axis][1] for axis in axes)}.",
         wide=True,
         name=path.stem,
@@ -179,25 +233,23 @@ def _lines(panels: Sequence[Any], rows: Sequence[JSON], axis: str, method: str) 
     colour, joined, across = COLOURS[method], "-", [_at(row, axis) for row in rows]
     if axis == "model":  # no series
         joined, across = "", [float(place) for place in range(len(rows))]
-    panels[0].plot(across, [row["us_per_example"] for row in rows], f"o{joined}", color=colour, ms=3, lw=1.3)
-    floors = [(x, row["floor_us_per_example"]) for x, row in zip(across, rows, strict=True)]
-    panels[0].plot(*zip(*floors, strict=True), f"_{joined and ':'}", color=colour, lw=1, ms=6)
+    style: dict[str, Any] = {"color": colour, "ms": 3, "lw": 1.3}
+    panels[0].plot(across, [row["us_per_example"] for row in rows], f"o{joined}", **style)
+    floors = [row["floor_us_per_example"] for row in rows]
+    panels[0].plot(across, floors, f"_{joined and ':'}", color=colour, lw=1, ms=6)
     if method == "rcad":
-        panels[1].plot(across, [row["ratio_to_erm"] for row in rows], f"o{joined}", color=colour, ms=3, lw=1.3)
+        panels[1].plot(across, [row["ratio_to_erm"] for row in rows], f"o{joined}", **style)
         for x, row in zip(across, rows, strict=True):
             if outside(row):
                 panels[1].plot(x, row["ratio_to_erm"], "o", color=VERMILION, ms=5)
-    if len(panels) > 2:
-        held = [(x, row["peak_memory_gib"]) for x, row in zip(across, rows, strict=True) if row.get("peak_memory_gib")]
-        if held:
-            panels[2].plot(*zip(*held, strict=True), f"o{joined}", color=colour, ms=3, lw=1.3)
+    memory = [(x, row["peak_memory_gib"]) for x, row in zip(across, rows, strict=True) if row.get("peak_memory_gib")]
+    if memory:
+        panels[2].plot(*zip(*memory, strict=True), f"o{joined}", **style)
 
 
 def _dress(panels: Sequence[Any], axis: str, rows: Sequence[JSON]) -> None:
     for ax in panels:
         ax.set_xscale("linear" if axis == "model" else "log")
-        ax.tick_params(labelsize=8)
-        drawing.bare(ax)
     ticks = sorted({_at(row, axis) for row in rows})
     chosen = ticks if len(ticks) < 5 else ticks[:: (len(ticks) + 3) // 4]
     if axis == "model":
@@ -219,47 +271,27 @@ def _short(value: float) -> str:
     return f"{value / 1e6:.0f}M" if value >= 1e6 else f"{value / 1e3:g}k" if value >= 1e4 else f"{value:g}"
 
 
-def _base(rows: Sequence[JSON]) -> str:
-    row = max(rows, key=lambda row: len(row["axes"]))
-    return f"{row['model']}, batches of {row['batch']}, {row['side']}x{row['side']} images and {row['classes']} classes"
-
-
-def _run_batch(rows: Sequence[JSON]) -> str:
-    return ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
-
-
-def _exceptions(rows: Sequence[JSON]) -> str:
-    found = [row for row in rows if outside(row)]
-    words = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in found)
-    low, high = EXPECTED
-    return (
-        f"RCAD leaves {low} to {high} times ERM at {words}." if found else f"RCAD stays within {low} to {high} of ERM."
-    )
-
-
 def _where(row: JSON) -> str:
-    told = {
+    words = {
         "batch": f"batch {row['batch']}",
         "side": f"{row['side']} pixels",
         "classes": f"{row['classes']:,} classes",
         "model": row["model"].removeprefix("timm:"),
         "runs": f"{row['runs']} runs",
     }
-    return ", ".join(told[axis] for axis in row["axes"] if axis in told)
+    return ", ".join(words[axis] for axis in row["axes"] if axis in words)
 
 
 def growth_table(record: JSON) -> Table:
-    """Every point; where the ratio leaves what the passes cost, it is marked."""
+    """Every point; a ratio outside `EXPECTED` is marked."""
     rows: list[list[str | Cell]] = []
     for row in record["rows"]:
+        cells: list[str | Cell] = [_where(row), NAMES.get(row["method"], row["method"])]
         if row.get("error"):
-            rows.append([_where(row), NAMES.get(row["method"], row["method"]), str(row["error"]), *["-"] * 4])
+            rows.append([*cells, str(row["error"]), *["-"] * 4])
             continue
         ratio = Cell(fixed(row["ratio_to_erm"], 2), mark="bad" if outside(row) else "")
-        numbers = (fixed(row["us_per_example"], 2), ratio, fixed(row["ratio_to_floor"], 2))
-        memory = fixed(row.get("peak_memory_gib"), 2)
-        rows.append(
-            [_where(row), NAMES.get(row["method"], row["method"]), *numbers, memory, str(row.get("engine", "-"))]
-        )
+        cells += [fixed(row["us_per_example"], 2), ratio, fixed(row["ratio_to_floor"], 2)]
+        rows.append([*cells, fixed(row.get("peak_memory_gib"), 2), str(row.get("engine", "-"))])
     header = ("point", "method", "µs per example", "times ERM", "times the floor", "GiB", "steps")
     return Table(header, rows, "How the cost of a step grows; a ratio outside 1.6 to 2.05 is marked.")

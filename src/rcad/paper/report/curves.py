@@ -1,227 +1,285 @@
-"""Pictures with something along x: accuracy by alpha or by the number of examples, methods by corruption."""
+"""Pictures with something along x: accuracy by alpha or number of examples, methods by corruption; gains by step."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
-from rcad.paper.record import Series, Study
-from rcad.paper.report.figures import PUBLISHED, finish, published_key
-from rcad.paper.report.numbers import better_by, gain_over, mean_of, printed_gain, reference
+from rcad.paper.claims import RANDOM
+from rcad.paper.record import LAST, Series, Study
+from rcad.paper.report.numbers import MEASURES, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREY, PAPER
-from rcad.report.numbers import capital
+from rcad.report.numbers import capital, fixed
+from rcad.study.statistics import Paired, Summary
 
-ALONG = {
-    "step size": "alpha, L2 distance in [0, 1] pixels",
-    "entropy": "alpha, L2 distance in [0, 1] pixels",
-    "by number of images": "training images",
-}
-"""What stands along x of the suites' panels."""
+ALPHA = "alpha, L2 distance in [0, 1] pixels"
+ALONG = {"step size": ALPHA, "entropy": ALPHA, "by number of images": "training images"}
+"""The names along x of the suites' panels."""
 _SIZE = re.compile(r"(?:n ?= ?)?(\d[\d,]*)")
 
 
 def panels(study: Study) -> list[Figure]:
     """The curves of a record: a picture for each panel that has results."""
-    found: dict[str, list[Series]] = {}
-    for one in study.series:
-        found.setdefault(one.panel, []).append(one)
+    by_panel: dict[str, list[Series]] = {}
+    for series in study.series:
+        by_panel.setdefault(series.panel, []).append(series)
     pictures = []
-    for index, (panel, every) in enumerate(found.items()):
-        some = [one for one in every if any(value is not None for values in one.y for value in values)]
-        if some:
-            name = f"curves{index + 1 if len(found) > 1 else ''}"
-            names = any(isinstance(x, str) for one in some for x in one.x)
-            pictures.append((_categories if names else _curves)(study, name, panel, some))
+    for index, (panel, curves) in enumerate(by_panel.items()):
+        measured = [series for series in curves if any(v is not None for values in series.y for v in values)]
+        if measured:
+            name = f"curves{index + 1 if len(by_panel) > 1 else ''}"
+            along_names = any(isinstance(x, str) for series in measured for x in series.x)
+            pictures.append((_categories if along_names else _curves)(study, name, panel, measured))
     return pictures
 
 
 def _axes(study: Study, panel: str) -> tuple[str, str]:
-    """What stands along x and y."""
+    """The names of x and y."""
     along = study.along or ALONG.get(panel, panel)
     if panel == "entropy":
         return along, "mean entropy, nats"
     base = reference(study)
     if study.target == "F3" and base is not None:
-        return along, better_by(study, base)
+        return along, better_by(base, gain_unit(study))
     return along, study.label
 
 
-def _near(some: Sequence[Series]) -> list[float]:
-    return [v for one in some for v in (*(v for values in one.y for v in values), *one.published) if v is not None]
+def _near(curves: Sequence[Series]) -> list[float]:
+    results = [value for series in curves for values in (*series.y, series.published) for value in values]
+    return [value for value in results if value is not None]
 
 
-def _printed(some: Sequence[Series]) -> bool:
-    return any(value is not None for one in some for value in one.published)
+def _printed(curves: Sequence[Series]) -> bool:
+    return any(value is not None for series in curves for value in series.published)
 
 
-def _curves(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figure:
+def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Figure:
     """Along numbers: seeds as dots, means with intervals as a line, the published curve beside it."""
-    figure = drawing.blank(7.2, 4.4)
-    ax = figure.subplots()
-    colours = drawing.colours_of([one.name for one in some])
-    for one in some:
-        _curve(ax, one, colours[one.name])
-    set_scale(ax, [float(x) for one in some for x in one.x])
+    figure, ax = drawing.axes(7.2, 4.4)
+    colours = drawing.colours_of([series.name for series in curves])
+    for series in curves:
+        _curve(ax, series, colours[series.name])
+    set_scale(ax, [float(x) for series in curves for x in series.x])
     along, up = _axes(study, panel)
     # An interval of two seeds may be wider than all curves together; it must not flatten them.
-    ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(some)))
-    drawing.bare(ax)
+    ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(curves)))
     handles, _ = ax.get_legend_handles_labels()
-    printed = _printed(some)
-    handles += [published_key(ax, ls=":")] if printed else []
+    printed = _printed(curves)
+    handles += [drawing.published_key(ax, ls=":")] if printed else []
     caption = (
         f"{capital(panel)}{': ' if panel else ''}dots are seeds, lines means with 95% intervals, which "
         f"may leave the picture.{' Diamonds: as published.' * printed}"
     )
-    alt = f"{study.title}: {up} by {along} for {', '.join(one.name for one in some)}."
-    return finish(figure, study, handles, caption, alt, name, columns=2)
+    alt = f"{study.title}: {up} by {along} for {', '.join(series.name for series in curves)}."
+    return drawing.finish(figure, handles, caption, alt, name, columns=2)
 
 
-def _categories(study: Study, name: str, panel: str, some: Sequence[Series]) -> Figure:
+def _curve(ax: Any, series: Series, colour: str) -> None:
+    means: dict[float, Summary] = {}
+    for x, values in zip(series.x, series.y, strict=True):
+        finite = [value for value in values if value is not None]
+        if (mean := mean_of(finite)) is not None:
+            ax.plot([x] * len(finite), finite, "o", color=colour, ms=3.4, alpha=0.45, mec="none")
+            means[float(x)] = mean
+    _line(ax, means, fmt="-", color=colour, lw=1.8, capsize=2.5, label=drawing.label(series.name, 42))
+    printed = [(x, value) for x, value in zip(series.x, series.published, strict=False) if value is not None]
+    if printed:
+        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **drawing.PUBLISHED)
+
+
+def _line(ax: Any, means: Mapping[float, Summary | Paired], **style: Any) -> None:
+    """Means along x with their 95% intervals."""
+    halves = [mean.half or 0.0 for mean in means.values()]
+    ax.errorbar(list(means), [mean.mean for mean in means.values()], yerr=halves, **style)
+
+
+def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Figure:
     """Along names that have results: they stand below each other, the series in colours."""
-    places = list(dict.fromkeys(str(x) for one in some for x, values in zip(one.x, one.y, strict=True) if values))
-    figure = drawing.blank(8.0, (0.13 * len(some) + 0.16) * len(places) + 1.2)
-    ax = figure.subplots()
-    colours = drawing.colours_of([one.name for one in some])
-    for index, one in enumerate(some):
-        for k, (x, values) in enumerate(zip(one.x, one.y, strict=True)):
-            if str(x) not in places:
-                continue
-            y = places.index(str(x)) + 0.7 * ((index + 0.5) / len(some) - 0.5)
-            printed = one.published[k] if k < len(one.published) else None
-            _line(ax, y, [value for value in values if value is not None], printed, colours[one.name])
-    _rows(ax, places)
+    points = [(str(x), values) for series in curves for x, values in zip(series.x, series.y, strict=True)]
+    names = list(dict.fromkeys(x for x, values in points if values))
+    figure, ax = drawing.axes(8.0, (0.13 * len(curves) + 0.16) * len(names) + 1.2)
+    colours = drawing.colours_of([series.name for series in curves])
+    for index, series in enumerate(curves):
+        for k, (x, values) in enumerate(zip(series.x, series.y, strict=True)):
+            if str(x) in names:
+                y = names.index(str(x)) + 0.7 * ((index + 0.5) / len(curves) - 0.5)
+                printed = series.published[k] if k < len(series.published) else None
+                _result(ax, y, [value for value in values if value is not None], printed, colours[series.name])
+    for place in range(1, len(names), 2):  # every second line on a tint
+        ax.axhspan(place - 0.5, place + 0.5, color="#F0F2F4", lw=0, zorder=0)
+    ax.set_yticks(range(len(names)), [drawing.label(text.replace("_", " ")) for text in names])
+    ax.set_ylim(len(names) - 0.5, -0.5)
     _, up = _axes(study, panel)
-    ax.set(xlim=drawing.limits(_near(some)), xlabel=up)
+    ax.set(xlim=drawing.limits(_near(curves)), xlabel=up)
     if study.target == "F3":
         ax.axvline(0, color=BLACK, lw=0.8)
-    drawing.bare(ax)
+    keys = [
+        drawing.key(ax, drawing.label(text, 30), marker="|", ls="-", color=colour, ms=8, mew=1.8)
+        for text, colour in colours.items()
+    ]
+    keys.append(drawing.key(ax, "seeds", marker="o", ls="", color=GREY, ms=4))
+    keys += [drawing.published_key(ax)] if _printed(curves) else []
     caption = f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval."
-    alt = f"{study.title}, {panel}: {up} of {', '.join(one.name for one in some)} for {', '.join(places)}."
-    return finish(figure, study, _keys(ax, colours, printed=_printed(some)), caption, alt, name, columns=3)
+    alt = f"{study.title}, {panel}: {up} of {', '.join(colours)} for {', '.join(names)}."
+    return drawing.finish(figure, keys, caption, alt, name, columns=3)
 
 
-def _line(ax: Any, y: float, values: Sequence[float], printed: float | None, colour: str) -> None:
+def _result(ax: Any, y: float, values: Sequence[float], printed: float | None, colour: str) -> None:
     """One method on one line: seeds, mean and interval, the published number."""
     ax.plot(values, [y] * len(values), "o", color=colour, ms=3, alpha=0.45, mec="none")
     mean = mean_of(values)
     if mean is not None:
-        ax.errorbar(mean.value, y, xerr=mean.half, fmt="|", color=colour, ms=7, mew=1.8, lw=1.4)
+        ax.errorbar(mean.mean, y, xerr=mean.half, fmt="|", color=colour, ms=7, mew=1.8, lw=1.4)
     if printed is not None:
         ax.plot(printed, y, "D", color=PAPER, ms=4, mfc="none", mew=1.1)
 
 
-def _rows(ax: Any, names: Sequence[str]) -> None:
-    """Names from top to bottom, every second one on a tint."""
-    for place in range(1, len(names), 2):
-        ax.axhspan(place - 0.5, place + 0.5, color="#F0F2F4", lw=0, zorder=0)
-    ax.set_yticks(range(len(names)), [drawing.label(name.replace("_", " ")) for name in names])
-    ax.set_ylim(len(names) - 0.5, -0.5)
-
-
-def _keys(ax: Any, colours: dict[str, str], *, printed: bool) -> list[Any]:
-    found = [
-        drawing.key(ax, drawing.label(name, 30), marker="|", ls="-", color=colour, ms=8, mew=1.8)
-        for name, colour in colours.items()
-    ]
-    found.append(drawing.key(ax, "seeds", marker="o", ls="", color=GREY, ms=4))
-    return [*found, published_key(ax)] if printed else found
-
-
-def _curve(ax: Any, one: Series, colour: str) -> None:
-    found = []
-    for place, values in zip(one.x, one.y, strict=True):
-        good = [value for value in values if value is not None]
-        mean = mean_of(good)
-        if mean is not None:
-            ax.plot([place] * len(good), good, "o", color=colour, ms=3.4, alpha=0.45, mec="none")
-            found.append((place, mean.value, mean.half or 0.0))
-    x, middle, half = zip(*found, strict=True) if found else ((), (), ())
-    ax.errorbar(x, middle, yerr=half, fmt="-", color=colour, lw=1.8, capsize=2.5, label=drawing.label(one.name, 42))
-    printed = [(place, value) for place, value in zip(one.x, one.published, strict=False) if value is not None]
-    if printed:
-        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **PUBLISHED)
-
-
-def set_scale(ax: Any, x: list[float]) -> None:
+def set_scale(ax: Any, x: Sequence[float]) -> None:
     """A logarithmic axis where x spans more than a decade; ticks at the values themselves while they are few."""
     places = sorted(set(x))
     if places and places[0] > 0 and places[-1] / places[0] > 10:
         ax.set_xscale("log")
         ax.minorticks_off()
-        kept: list[float] = []
+        ticks: list[float] = []
         for place in places:
-            if not kept or place / kept[-1] > 1.35:
-                kept.append(place)
-        ax.set_xticks(kept, [f"{place:,g}" if place < 1e4 else f"{place:,.0f}" for place in kept])
+            if not ticks or place / ticks[-1] > 1.35:
+                ticks.append(place)
+        ax.set_xticks(ticks, [f"{tick:,g}" if tick < 1e4 else f"{tick:,.0f}" for tick in ticks])
 
 
 def by_size(study: Study) -> Figure | None:
     """F3, right: gain over ERM by the number of examples, where the columns are numbers."""
     base = reference(study)
-    sizes = {column: n for column in study.columns_run if (n := _number(column)) is not None}
-    if base is None or len(sizes) < 3 or len(sizes) < len(study.columns_run):
+    numbers = {column: _SIZE.fullmatch(column.strip()) for column in study.columns_run}
+    sizes = {column: float(number[1].replace(",", "")) for column, number in numbers.items() if number}
+    if base is None or len(sizes) < 3 or len(sizes) < len(numbers):
         return None
-    figure = drawing.blank(7.2, 4.2)
-    ax = figure.subplots()
     rows = [row for row in study.rows if row != base]
-    colours = drawing.colours_of(rows)
-    drawn = False
-    for index, row in enumerate(rows):
-        shift = 1 + 0.025 * (index - (len(rows) - 1) / 2)
-        found = [(n * shift, one) for c, n in sizes.items() if (one := gain_over(study, row, base, c)) is not None]
-        if found:
-            drawn = True
-            ax.errorbar(
-                [n for n, _ in found],
-                [one.mean for _, one in found],
-                yerr=[one.high - one.mean for _, one in found],
-                fmt="o--" if row in study.controls else "o-",
-                color=colours[row],
-                lw=1.5,
-                ms=4,
-                capsize=2.5,
-                label=drawing.label(row, 30),
-            )
-        if row.casefold() == "rcad":
-            printed = [(n, gain) for c, n in sizes.items() if (gain := printed_gain(study, row, base, c)) is not None]
-            if printed:
-                ax.plot(*zip(*printed, strict=True), "D:", label=f"{row}, as published", **PUBLISHED)
-    if not drawn:
+    shifts = {row: 1 + 0.025 * (index - (len(rows) - 1) / 2) for index, row in enumerate(rows)}
+    gains = {
+        row: {n * shifts[row]: gain for c, n in sizes.items() if (gain := gain_over(study, row, base, c)) is not None}
+        for row in rows
+    }
+    if not any(gains.values()):
         return None
+    figure, ax = drawing.axes(7.2, 4.2)
+    colours = drawing.colours_of(rows)
+    for row in rows:
+        fmt = "o--" if row in study.controls else "o-"
+        if gains[row]:
+            style = {"color": colours[row], "lw": 1.5, "ms": 4, "capsize": 2.5, "label": drawing.label(row, 30)}
+            _line(ax, gains[row], fmt=fmt, **style)
+        if row.casefold() == "rcad":
+            printed = {n: printed_gain(study, row, base, column) for column, n in sizes.items()}
+            points = [(n, value) for n, value in printed.items() if value is not None]
+            if points:
+                ax.plot(*zip(*points, strict=True), "D:", label=f"{row}, as published", **drawing.PUBLISHED)
     set_scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
-    ax.set(xlabel="training examples", ylabel=better_by(study, base))
-    drawing.bare(ax)
+    ax.set(xlabel="training examples", ylabel=better_by(base, gain_unit(study)))
     words = f"ain over {base} by the number of training examples"
     caption, alt = f"G{words}, with 95% intervals over paired seeds; controls dashed.", f"{study.title}: g{words}."
-    return finish(figure, study, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
-
-
-def _number(text: str) -> float | None:
-    found = _SIZE.fullmatch(text.strip())
-    return float(found[1].replace(",", "")) if found else None
+    return drawing.finish(figure, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
 
 
 def by_column(study: Study) -> Figure | None:
     """Many columns from top to bottom, the methods in colours."""
     columns = study.columns_run
-    rows = [row for row in study.rows if any((row, c) in study.places for c in columns)]
+    rows = [row for row in study.rows if any((row, column) in study.places for column in columns)]
     if not columns or not rows:
         return None
+    curves = []
+    for row in rows:
+        places = [study.place(row, column) for column in columns]
+        values = [place.values(study.metric_of(place.column)) if place else [] for place in places]
+        printed = [place.published.mean if place and place.published else None for place in places]
+        curves.append(Series(row, columns, values, printed))
+    return _categories(study, "by-column", "", curves)
 
-    def shown(row: str, column: str) -> tuple[list[float], float | None]:
-        place = study.place(row, column)
-        if place is None:
-            return [], None
-        return place.values(study.metric_of(column)), None if place.published is None else place.published.mean
 
-    cells = {row: [shown(row, column) for column in columns] for row in rows}
-    series = [
-        Series(row, columns, [values for values, _ in some], [printed for _, printed in some])
-        for row, some in cells.items()
-    ]
-    return _categories(study, "by-column", "", series)
+BASE, METHOD = "ERM", "RCAD"
+EPOCHS = {"": "at the chosen epoch", LAST: "at the last epoch"}
+
+
+def step_sizes(study: Study) -> dict[str, float]:
+    """F4: the step size of each column."""
+    x = study.series[0].x if study.series else ()
+    return {column: float(alpha) for column, alpha in zip(study.columns, x, strict=False)}
+
+
+def step_gains(study: Study, row: str, base: str, metric: str, epoch: str) -> dict[float, Paired]:
+    """By step size, where both were run: how much better a row is than another; positive is better."""
+    higher, gains = MEASURES[metric].higher, {}
+    for column, alpha in step_sizes(study).items():
+        if (gain := gain_over(study, row, base, column, epoch + metric, higher=higher)) is not None:
+            gains[alpha] = gain
+    return gains
+
+
+def by_step(study: Study) -> Figure | None:
+    """F4: gains over ERM by step size; accuracy above, NLL below; the chosen epoch left, the last right."""
+    if not step_gains(study, METHOD, BASE, "accuracy", ""):
+        return None
+    figure, axes = drawing.grid(8.4, 5.6, len(MEASURES), len(EPOCHS), sharex=True, sharey="row")
+    rows = [row for row in study.rows if row != BASE]
+    colours = drawing.colours_of(rows)
+    for ax, (metric, epoch) in zip(axes.flat, product(MEASURES, EPOCHS), strict=True):
+        for index, row in enumerate(rows):
+            gains = step_gains(study, row, BASE, metric, epoch)
+            style: dict[str, Any] = {"color": colours[row], "label": drawing.label(row, 30)}
+            if gains and _same_runs(study, row):
+                ax.axhline(next(iter(gains.values())).mean, lw=1.4, ls="--", **style)
+            elif gains:
+                shifted = {alpha * (1 + 0.05 * index): gain for alpha, gain in gains.items()}
+                _line(ax, shifted, fmt="o-", lw=1.5, ms=3.5, capsize=2, **style)
+        ax.axhline(0, color=BLACK, lw=0.8)
+        ax.set_title(f"{MEASURES[metric].name} {EPOCHS[epoch]}", fontsize=9, loc="left")
+        if not epoch:
+            ax.set_ylabel(better_by(BASE, MEASURES[metric].unit), fontsize=9)
+    for ax in axes[-1]:
+        set_scale(ax, list(step_sizes(study).values()))
+        ax.set_xlabel(ALPHA, fontsize=9)
+    caption = (
+        f"Mean gain over {BASE} on the same seeds and its 95% interval; above the line is better. Dashed: does not "
+        "depend on alpha."
+    )
+    alt = f"{study.title}: gain over {BASE} in accuracy and NLL by alpha for {', '.join(rows)}."
+    handles = axes[0][0].get_legend_handles_labels()[0]
+    return drawing.finish(figure, handles, caption, alt, "curves", columns=3, wide=True)
+
+
+def _same_runs(study: Study, row: str) -> bool:
+    """Whether a row has the same runs in every column."""
+    runs = {tuple(run.id for run in place.runs) for column in study.columns if (place := study.place(row, column))}
+    return len(runs) == 1
+
+
+def step_words(study: Study) -> list[str]:
+    """F4 in sentences: for each pair, epoch and measure, at which step sizes the interval leaves out zero."""
+    lines = []
+    pairs = ((METHOD, BASE), (METHOD, RANDOM), (RANDOM, BASE))
+    for (row, base), (epoch, when) in product(pairs, EPOCHS.items()):
+        parts = [_step_line(metric, step_gains(study, row, base, metric, epoch)) for metric in MEASURES]
+        if all(parts):
+            lines.append(f"{capital(row)} against {base}, {when}: {'; '.join(parts)}.")
+    return [*lines, "Intervals of 95% on the same seeds, not corrected for their number."] if lines else []
+
+
+def _step_line(metric: str, gains: Mapping[float, Paired]) -> str:
+    """E.g. "accuracy better at alpha 5, 10, worse at none, of 9 step sizes (mean gain from ... to ...)"."""
+    if not gains:
+        return ""
+    name, unit, _, digits = MEASURES[metric]
+    better = [f"{alpha:g}" for alpha, gain in gains.items() if gain.low > 0]
+    worse = [f"{alpha:g}" for alpha, gain in gains.items() if gain.high < 0]
+    at_better, at_worse = (f"alpha {', '.join(alphas)}" if alphas else "none" for alphas in (better, worse))
+    least, most = (end(gains, key=lambda alpha: gains[alpha].mean) for end in (min, max))
+    low, high = (fixed(gains[alpha].mean, digits, sign=True) for alpha in (least, most))
+    return (
+        f"{name} better at {at_better}, worse at {at_worse}, of {len(gains)} step sizes "
+        f"(mean gain from {low} {unit} at {least:g} to {high} at {most:g})"
+    )

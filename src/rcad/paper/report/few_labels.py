@@ -1,28 +1,29 @@
-"""What each measure is worth where labels are few: gains over ERM on subsets of CIFAR-100, at the last epoch."""
+"""How much each method gains over ERM where labels are few: on subsets of CIFAR-100, at the last epoch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from rcad.paper.claims import gain_of
 from rcad.paper.record import LAST, Place, Study
+from rcad.paper.report import numbers
 from rcad.paper.report.numbers import interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
-from rcad.report.drawing import BLUE, GREY
+from rcad.report.drawing import BLUE, GREY, VERMILION
 from rcad.study.statistics import Paired
 
 TITLE = "What to do with few labels"
 TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
-METRICS: Mapping[str, tuple[bool, int]] = {"accuracy": (True, 2), "nll": (False, 3)}
-"""Whether higher is better, and the decimals shown."""
+MEASURES = {metric: measure._replace(digits=measure.digits + 1) for metric, measure in numbers.MEASURES.items()}
 ERM = "ERM"
-DECAY = "weight decay: tuned ERM against the paper's"
+DECAY = "tuned ERM against the paper's weight decay"
 PAPER = "paper's setting"
 CHANCE, GUESSING = 1.5, 4.605
-"""Percent of accuracy below which a model of 100 classes knows nothing; nats of who guesses all alike."""
+"""Accuracy in percent below which a model of 100 classes only guesses; the NLL of equal probabilities in nats."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class Gain:
     def name(self) -> str:
         """The measure, and whether its model is no better than guessing."""
         accuracy = mean_of(self.place.values(f"{LAST}accuracy"))
-        return self.row + (" (no better than guessing)" if accuracy is not None and accuracy.value < CHANCE else "")
+        return self.row + (" (no better than guessing)" if accuracy is not None and accuracy.mean < CHANCE else "")
 
 
 def section(studies: Sequence[Study]) -> Section | None:
     """The chapter; None without a full record of T4."""
-    found = gains(studies)
-    if not found:
+    rows = gains(studies)
+    if not rows:
         return None
     text = (
         "Subsets of CIFAR-100. How much better than ERM each method is at the last epoch, where no epoch is selected: "
@@ -61,78 +62,83 @@ def section(studies: Sequence[Study]) -> Section | None:
         f"Equal probabilities for all 100 classes have an NLL of {GUESSING:.3f} nats. A higher NLL means an "
         "overconfident model: a large gain in nats may only be less overconfidence."
     )
-    shown = [one for one in found if any(one.gains.values())]
-    parts: list[Part] = [*([figure(shown)] if shown else []), table(found)]
-    return Section(TITLE, [*best(found), text, guessing], parts, short="few labels")
+    drawn = [row for row in rows if any(row.gains.values())]
+    parts: list[Part] = [*([figure(drawn)] if drawn else []), table(rows)]
+    return Section(TITLE, [*best(rows), text, guessing], parts, short="few labels")
 
 
-def best(found: Sequence[Gain]) -> list[str]:
-    """For each number of images and setting, the measures that gain most, where their intervals leave out zero."""
-    told = []
-    for group in dict.fromkeys(one.group for one in found):
+def best(rows: Sequence[Gain]) -> list[str]:
+    """For each number of images and setting, the methods that gain most, where their intervals leave out zero."""
+    lines = []
+    for group in dict.fromkeys(row.group for row in rows):
         parts = []
-        for metric, (name, unit) in {"accuracy": ("accuracy", "points"), "nll": ("NLL", "nats")}.items():
+        for metric, (name, unit, _, digits) in MEASURES.items():
             sure = [
-                (gain.mean, one.row)
-                for one in found
-                if one.group == group and one.row not in (ERM, DECAY) and one.name == one.row
-                if (gain := one.gains[metric]) is not None and gain.low > 0
+                (gain.mean, row.row)
+                for row in rows
+                if row.group == group and row.row not in (ERM, DECAY) and row.name == row.row
+                if (gain := row.gains[metric]) is not None and gain.low > 0
             ]
-            digits = METRICS[metric][1]
-            mean, row = max(sure, default=(0.0, ""))
-            parts.append(f"{name}: {row} (+{mean:.{digits}f} {unit})" if row else f"{name}: nothing shown to be better")
-        told.append(f"{group}: best by {'; by '.join(parts)}.")
-    return told
+            mean, method = max(sure, default=(0.0, ""))
+            parts.append(
+                f"{name}: {f'{method} (+{mean:.{digits}f} {unit})' if method else 'nothing shown to be better'}"
+            )
+        lines.append(f"{group}: best by {'; by '.join(parts)}.")
+    return lines
 
 
 def gains(studies: Sequence[Study]) -> list[Gain]:
     """ERM and every other row of each small column against it; then what tuning the weight decay gave ERM."""
-    some = [study for study in studies if study.target == TARGET and study.scale == "full"]
-    found = []
-    for study in some:
+    full = [study for study in studies if study.target == TARGET and study.scale == "full"]
+    rows = []
+    for study in full:
         base = reference(study)
-        for column in (one for one in FEW if base is not None and one in study.columns_run):
+        for column in (column for column in FEW if base is not None and column in study.columns_run):
             erm = study.places[str(base), column]
-            rows = [place for row in study.rows if (place := study.place(row, column)) and place.runs]
-            found += [_gain(study, column, place.row, place, erm) for place in rows]
-    pairs = [(tuned, other) for tuned in some for other in some if tuned.tuned and other.as_published]
-    for tuned, other in pairs:
-        for column in FEW if _network(tuned) == _network(other) else ():
+            places = [place for row in study.rows if (place := study.place(row, column)) and place.runs]
+            rows += [_gain(study, column, place.row, place, erm) for place in places]
+    for tuned, other in product(full, full):
+        comparable = tuned.tuned and other.as_published and _network(tuned) == _network(other)
+        for column in FEW if comparable else ():
             place, plain = tuned.place("ERM", column), other.place("ERM", column)
             if place and place.runs and plain and plain.runs:
-                found.append(_gain(tuned, column, DECAY, place, plain))
-    return found
+                rows.append(_gain(tuned, column, DECAY, place, plain))
+    return rows
 
 
-def table(found: Sequence[Gain]) -> Table:
-    rows: list[list[str | Cell]] = []
-    for one in found:
-        cells = [with_half(mean_of(one.place.values(LAST + metric)), digits) for metric, (_, digits) in METRICS.items()]
-        marked = [_cell(one.gains[metric], digits) for metric, (_, digits) in METRICS.items()]
-        rows.append([one.column, one.setting, one.name, cells[0], marked[0], cells[1], marked[1]])
+def table(rows: Sequence[Gain]) -> Table:
+    """Accuracy and NLL of every method, each with its gain over ERM."""
+    body: list[list[str | Cell]] = []
+    for row in rows:
+        cells: list[str | Cell] = []
+        for metric, measure in MEASURES.items():
+            mean, digits = mean_of(row.place.values(LAST + metric)), measure.digits
+            cells += [with_half(mean, digits), _cell(row.gains[metric], digits)]
+        body.append([row.column, row.setting, row.name, *cells])
     header = ["images", "setting", "method", "accuracy, %", "better by, points", "NLL, nats", "better by, nats"]
-    return Table(header, rows, "Last epoch; positive is better than ERM of the same setting.")
+    return Table(header, body, "Last epoch; positive is better than ERM of the same setting.")
 
 
-def figure(found: Sequence[Gain]) -> Figure:
+def figure(rows: Sequence[Gain]) -> Figure:
     """Points to the left, nats to the right; one pair of panels for each number of images and setting."""
-    groups = list(dict.fromkeys(one.group for one in found))
-    heights = [sum(one.group == group for one in found) for group in groups]
-    drawn = drawing.blank(8.4, 0.24 * sum(heights) + 0.7 * len(groups) + 0.4)
-    axes = drawn.subplots(len(groups), 2, squeeze=False, height_ratios=heights)
-    for pair, group in zip(axes, groups, strict=True):
-        rows = [one for one in found if one.group == group]
-        for ax, metric in zip(pair, METRICS, strict=True):
-            _panel(ax, rows, metric)
-        pair[0].set_title(group, fontsize=9, loc="left")
-        pair[0].set_yticks(range(len(rows)), [drawing.label(one.name, 30, 1) for one in rows], fontsize=8)
-        pair[1].set_yticks(range(len(rows)), [""] * len(rows))
-    axes[-1][0].set_xlabel("accuracy: points better than ERM", fontsize=9)
-    axes[-1][1].set_xlabel("NLL: nats better than ERM", fontsize=9)
+    groups: dict[str, list[Gain]] = {}
+    for row in rows:
+        groups.setdefault(row.group, []).append(row)
+    heights = [len(group) for group in groups.values()]
+    height = 0.24 * sum(heights) + 0.9 * len(groups) + 0.2
+    drawn, axes = drawing.grid(8.4, height, len(groups), 2, height_ratios=heights)
+    for pair, (name, group) in zip(axes, groups.items(), strict=True):
+        for ax, (metric, measure) in zip(pair, MEASURES.items(), strict=True):
+            _panel(ax, group, metric)
+            ax.set_xlabel(f"{measure.name}: {measure.unit} better than ERM", fontsize=8)
+        pair[0].set_title(name, fontsize=9, loc="left")
+        names = [drawing.label(row.name.replace("LS", "label smoothing", 1), 44, 1) for row in group]
+        pair[0].set_yticks(range(len(group)), names, fontsize=8)
+        pair[1].set_yticks(range(len(group)), [""] * len(group))
     return Figure(
         drawn,
-        "Mean gain over ERM on the same seeds and its 95% interval, last epoch; right of the line is better. Blue: the "
-        "interval leaves out zero, on either side.",
+        "Mean gain over ERM on the same seeds and its 95% confidence interval, last epoch. Blue: significantly better; "
+        "red: significantly worse; grey: neither.",
         "Gains over ERM by number of images, setting and measure; the numbers are in the table below.",
         wide=True,
         name="few-labels",
@@ -140,24 +146,22 @@ def figure(found: Sequence[Gain]) -> Figure:
 
 
 def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:
-    for y, one in enumerate(rows):
-        gain = one.gains[metric]
+    for y, row in enumerate(rows):
+        gain = row.gains[metric]
         if gain is not None:
-            colour = GREY if gain.low <= 0 <= gain.high else BLUE
+            colour = BLUE if gain.low > 0 else VERMILION if gain.high < 0 else GREY
             ax.plot([gain.low, gain.high], [y, y], color=colour, lw=1.6)
             ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
     ax.axvline(0, color=GREY, lw=0.8)
     ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.tick_params(labelsize=8)
-    drawing.bare(ax)
 
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:
     compared = {
         metric: None
         if place is base
-        else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), higher, fewest=2)[0]
-        for metric, (higher, _) in METRICS.items()
+        else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
+        for metric, measure in MEASURES.items()
     }
     kind = "every method tuned" if study.tuned else PAPER
     return Gain(f"{_network(study)}, {kind}", column, row, place, compared)
@@ -171,5 +175,5 @@ def _network(study: Study) -> str:
 def _cell(gain: Paired | None, digits: int) -> str | Cell:
     if gain is None:
         return "-"
-    text = interval_text({"mean": gain.mean, "low": gain.low, "high": gain.high}, digits)
+    text = interval_text(gain.mean, gain.low, gain.high, digits)
     return Cell(text, mark="" if gain.low <= 0 <= gain.high else "good" if gain.low > 0 else "bad")

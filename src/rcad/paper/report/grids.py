@@ -8,28 +8,28 @@ from typing import Any, NamedTuple
 
 from rcad.paper.claims import Side
 from rcad.paper.record import Study
-from rcad.paper.report.figures import PUBLISHED, finish, panels, published_key
-from rcad.paper.report.numbers import Mean, better_by, gain_over, mean_of, place_mean, printed_gain, reference
+from rcad.paper.report.numbers import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREEN, GREY, PAPER
+from rcad.study.statistics import Paired, Summary
 
 SMALL: dict[str, Any] = {"fontsize": 7, "color": GREY, "va": "center"}
 
 
-class Shown(NamedTuple):
-    """Dots, their mean, the published value and half its interval."""
+class Line(NamedTuple):
+    """A method in a panel: dots, their mean, the published value and half its interval."""
 
     values: Sequence[float]
-    mean: Mean | None
+    mean: Summary | Paired | None
     printed: float | None = None
     half: float | None = None
 
 
 def dots(study: Study) -> Figure | None:
     """The results themselves: a panel for each column."""
-    cells = {
-        side: Shown(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
+    lines = {
+        side: Line(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
         for side, place in study.places.items()
     }
     better = "right" if study.higher_is_better else "left"
@@ -41,7 +41,7 @@ def dots(study: Study) -> Figure | None:
         f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
         "are in the table below."
     )
-    return _panels(study, cells, study.label, None, (caption, alt, "dots"))
+    return _panels(study, lines, study.label, None, (caption, alt, "dots"))
 
 
 def gains(study: Study) -> Figure | None:
@@ -50,24 +50,22 @@ def gains(study: Study) -> Figure | None:
     if base is None:
         return None
     sign = 1 if study.higher_is_better else -1
-    cells: dict[Side, Shown] = {}
+    lines: dict[Side, Line] = {}
     for row, column in product(study.rows, study.columns):
-        found, printed = gain_over(study, row, base, column), printed_gain(study, row, base, column)
-        if row == base or (found is None and printed is None):
-            continue
-        cells[row, column] = Shown([], None, printed)
-        if found is not None:
-            one, other = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
-            pairs = [sign * (one[seed] - other[seed]) for seed in one if seed in other]  # type: ignore[operator]
-            cells[row, column] = Shown(pairs, Mean(found.mean, found.high - found.mean, len(pairs)), printed)
-    if not any(one.values for one in cells.values()):
+        gain, printed, pairs = gain_over(study, row, base, column), printed_gain(study, row, base, column), []
+        if gain is not None:
+            ours, theirs = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
+            pairs = [sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
+        if row != base and (gain is not None or printed is not None):
+            lines[row, column] = Line(pairs, gain, printed)
+    if not any(line.values for line in lines.values()):
         return None
     caption = (
         f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
         f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published."
     )
     alt = f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims."
-    return _panels(study, cells, better_by(study, base), 0.0, (caption, alt, "gains"))
+    return _panels(study, lines, better_by(base, gain_unit(study)), 0.0, (caption, alt, "gains"))
 
 
 def _unit(study: Study) -> str:
@@ -75,22 +73,21 @@ def _unit(study: Study) -> str:
 
 
 def _panels(
-    study: Study, cells: Mapping[Side, Shown], axis: str, origin: float | None, words: tuple[str, str, str]
+    study: Study, lines: Mapping[Side, Line], axis: str, origin: float | None, words: tuple[str, str, str]
 ) -> Figure | None:
     """Methods from top to bottom in every panel; None where nothing is there.
 
     Args:
-        words: caption, what it says to who cannot see it, and name.
+        words: caption, the same for who cannot see it, and name.
     """
-    rows = [row for row in study.rows if row in {side[0] for side in cells}]
-    columns = [column for column in study.columns_run if column in {side[1] for side in cells}]
+    rows = [row for row in study.rows if row in {side[0] for side in lines}]
+    columns = [column for column in study.columns_run if column in {side[1] for side in lines}]
     if not rows or not columns:
         return None
-    figure, axes = panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
+    figure, axes = drawing.panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
     across = min(3, len(columns))
     for ax, column in zip(axes, columns, strict=False):
-        _panel(ax, study, column, {row: cells.get((row, column)) for row in rows}, origin)
-        drawing.bare(ax)
+        _panel(ax, study, column, {row: lines.get((row, column)) for row in rows}, origin)
     axes[0].set_yticks(range(len(rows)), [drawing.label(row) for row in rows])
     for ax in axes[::across]:
         for tick, row in zip(ax.get_yticklabels(), rows, strict=False):
@@ -99,38 +96,37 @@ def _panels(
         ax.set_xlabel(axis, fontsize=9)
     keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
     keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
-    if any(one.printed is not None for (_, column), one in cells.items() if column in columns):
-        keys.append(published_key(axes[0]))
+    if any(line.printed is not None for (_, column), line in lines.items() if column in columns):
+        keys.append(drawing.published_key(axes[0]))
     if origin is None and study.ceiling:
         keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
-    return finish(figure, study, keys, *words, wide=len(study.columns_run) > 1)
+    return drawing.finish(figure, keys, *words, wide=len(study.columns_run) > 1)
 
 
-def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Shown | None], origin: float | None) -> None:
-    found = [one for one in rows.values() if one is not None]
-    published = [one.printed for one in found if one.printed is not None]
-    near = [*(value for one in found for value in one.values), *published]
+def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], origin: float | None) -> None:
+    published = [line.printed for line in rows.values() if line is not None and line.printed is not None]
+    near = [*(value for line in rows.values() if line is not None for value in line.values), *published]
     low, high = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
     margin = 0.06 * (high - low)
-    bounds = min([low, *(one - margin for one in published)]), max([high, *(one + margin for one in published)])
-    for place, (row, shown) in enumerate(rows.items()):
+    bounds = min([low, *(value - margin for value in published)]), max([high, *(value + margin for value in published)])
+    for place, (row, line) in enumerate(rows.items()):
         cell = study.place(row, column)
         if cell is None or not cell.runs:
             ax.text(0.5, place, "not run", transform=ax.get_yaxis_transform(), **SMALL, ha="center")
         elif cell.diverged:
             words = f"{cell.diverged} diverged"
             ax.text(0.01, place - 0.3, words, transform=ax.get_yaxis_transform(), **SMALL)
-        if shown is None:
+        if line is None:
             continue
-        colour, mean = drawing.colour_of(row), shown.mean
-        drawing.strip(ax, shown.values, place, colour)
+        colour, mean = drawing.colour_of(row), line.mean
+        drawing.strip(ax, line.values, place, colour)
         if mean is not None:
-            ax.errorbar(mean.value, place, xerr=mean.half, color=colour, lw=1.6, capsize=0, zorder=4)
-            ax.plot(mean.value, place, "|", color=colour, ms=11, mew=2, zorder=4)
-        if shown.printed is not None:
+            ax.errorbar(mean.mean, place, xerr=mean.half, color=colour, lw=1.6, capsize=0, zorder=4)
+            ax.plot(mean.mean, place, "|", color=colour, ms=11, mew=2, zorder=4)
+        if line.printed is not None:
             style = {"fmt": "D", "color": PAPER, "ms": 4.5, "mfc": "none", "mew": 1.3, "lw": 1, "zorder": 2}
-            ax.errorbar(shown.printed, place + 0.3, xerr=shown.half, **style)
-        drawing.beyond(ax, shown.values, place, bounds)
+            ax.errorbar(line.printed, place + 0.3, xerr=line.half, **style)
+        drawing.beyond(ax, line.values, place, bounds)
     if origin is not None:
         ax.axvline(origin, color=BLACK, lw=0.8, zorder=1)
     elif column in study.ceiling:
@@ -141,11 +137,11 @@ def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Shown | None],
 
 def bars(study: Study) -> Figure | None:
     """F2: each augmentation without and with RCAD, a panel for each data set."""
-    pairs = [(row, both) for row in study.rows if (both := f"{row} + RCAD") in study.rows]
+    pairs = [(row, with_rcad) for row in study.rows if (with_rcad := f"{row} + RCAD") in study.rows]
     columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
         return None
-    figure, axes = panels(len(columns), 3.5, 2.7, left=0.5, below=0.5)
+    figure, axes = drawing.panels(len(columns), 3.5, 2.7, left=0.5, below=0.5)
     for ax, column in zip(axes, columns, strict=False):
         _bars(ax, study, column, pairs)
     for ax in axes[:: min(3, len(columns))]:
@@ -156,18 +152,18 @@ def bars(study: Study) -> Figure | None:
         drawing.key(axes[0], "seeds", marker="o", ls="", color=GREY, ms=4),
     ]
     printed = any(place.published is not None for place in study.places.values())
-    keys += [published_key(axes[0])] if printed else []
+    keys += [drawing.published_key(axes[0])] if printed else []
     caption = (
         f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
         "The axes do not start at 0, so compare the tops, not the areas."
     )
     bases = ", ".join(base for base, _ in pairs)
     alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
-    return finish(figure, study, keys, caption, alt, "bars", wide=True)
+    return drawing.finish(figure, keys, caption, alt, "bars", wide=True)
 
 
 def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
-    seen: list[float] = []
+    near: list[float | None] = []
     for group, pair in enumerate(pairs):
         for side, row in enumerate(pair):
             place = study.place(row, column)
@@ -177,15 +173,14 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
             mean = mean_of(values)
             colour, ink = ((drawing.LIGHT, BLACK), (drawing.BLUE, drawing.BLUE))[side]
             if mean is not None:
-                ax.bar(x, mean.value, 0.36, color=colour, alpha=0.55 if side else 0.8)
-                ax.errorbar(x, mean.value, yerr=mean.half, color=ink, lw=1.4, capsize=3, zorder=4)
+                ax.bar(x, mean.mean, 0.36, color=colour, alpha=0.55 if side else 0.8)
+                ax.errorbar(x, mean.mean, yerr=mean.half, color=ink, lw=1.4, capsize=3, zorder=4)
                 drawing.strip(ax, values, x, ink, upright=True)
-                seen += [*values, mean.value - (mean.half or 0), mean.value + (mean.half or 0)]
+                near += [*values, mean.mean, mean.low, mean.high]
             if place.published is not None:
-                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **PUBLISHED)
-                seen.append(place.published.mean)
-    low, high = drawing.limits(seen)
+                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **drawing.PUBLISHED)
+                near.append(place.published.mean)
+    low, high = drawing.limits(value for value in near if value is not None)
     ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))
     ax.set_xticks(range(len(pairs)), [drawing.label(base, 11) for base, _ in pairs])
     ax.set_title(drawing.label(column, 34), fontsize=10)
-    drawing.bare(ax)

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from rcad.paper.claims import NOT_RUN, Claim, by_verdict, gain_of
 from rcad.paper.published import Printed
 from rcad.paper.record import Place, Study
 from rcad.report.numbers import fixed
-from rcad.study.judge import VERDICTS
-from rcad.study.statistics import AgainstPublished, Paired, against_published, paired
+from rcad.study.statistics import AgainstPublished, Paired, Summary, against_published, describe
 
 
-@dataclass(frozen=True)
-class Mean:
-    """Of n finite results; half the 95% interval is None for fewer than two."""
+class Measure(NamedTuple):
+    """A metric in words: its name and the unit of a gain; whether higher is better; decimals."""
 
-    value: float
-    half: float | None
-    n: int
-
-
-def mean_of(values: Sequence[float], overlap: float = 0.0) -> Mean | None:
-    """The mean; splits that overlap widen its interval as Nadeau and Bengio say."""
-    if not values:
-        return None
-    if len(values) == 1:
-        return Mean(values[0], None, 1)
-    found = paired(values, [0.0] * len(values), test_ratio=overlap)
-    return Mean(found.mean, found.high - found.mean, len(values))
+    name: str
+    unit: str
+    higher: bool
+    digits: int
 
 
-def place_mean(study: Study, place: Place, metric: str | None = None) -> Mean | None:
+MEASURES = {"accuracy": Measure("accuracy", "points", True, 1), "nll": Measure("NLL", "nats", False, 2)}
+
+
+def mean_of(values: Sequence[float], overlap: float = 0.0) -> Summary | None:
+    """The mean with its 95% interval, which splits that overlap widen (Nadeau and Bengio); None without values."""
+    return describe(values, test_ratio=overlap) if values else None
+
+
+def place_mean(study: Study, place: Place, metric: str | None = None) -> Summary | None:
+    """The mean of a cell's runs; `metric` is the column's own where it is None."""
     return mean_of(place.values(metric or study.metric_of(place.column)), study.overlap.get(place.column, 0.0))
 
 
@@ -42,21 +41,21 @@ def gain_over(
     """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair.
 
     Args:
-        metric: the column's own where it is not given.
-        higher: whether higher is better, where that is not asked of the study.
+        metric: None for the column's own.
+        higher: whether higher is better; None for what the study says.
     """
     name = metric or study.metric_of(column)
-    one, other = (place.by_seed(name) if (place := study.place(side, column)) else {} for side in (row, base))
+    ours, theirs = (place.by_seed(name) if (place := study.place(side, column)) else {} for side in (row, base))
     better = study.higher_is_better if higher is None else higher
-    return gain_of(one, other, better, study.overlap.get(column, 0.0), fewest=2)[0]
+    return gain_of(ours, theirs, better, study.overlap.get(column, 0.0), fewest=2)[0]
 
 
 def printed_gain(study: Study, row: str, base: str, column: str) -> float | None:
     """The same difference as printed."""
-    one, other = (place.published if (place := study.place(name, column)) else None for name in (row, base))
-    if one is None or other is None:
+    ours, theirs = (place.published if (place := study.place(name, column)) else None for name in (row, base))
+    if ours is None or theirs is None:
         return None
-    return (one.mean - other.mean) * (1 if study.higher_is_better else -1)
+    return (ours.mean - theirs.mean) * (1 if study.higher_is_better else -1)
 
 
 def reference(study: Study) -> str | None:
@@ -64,32 +63,36 @@ def reference(study: Study) -> str | None:
     return next((row for name in ("erm", "da") for row in study.rows if row.casefold() == name), None)
 
 
-def better_by(study: Study, base: str) -> str:
-    """What stands along an axis of gains over a row."""
-    unit = "points" if study.unit == "%" else study.unit
+def gain_unit(study: Study) -> str:
+    """The unit of a difference: percents differ by points."""
+    return "points" if study.unit == "%" else study.unit
+
+
+def better_by(base: str, unit: str) -> str:
+    """The name of an axis of gains over a row."""
     return f"better than {base} by, {unit}" if unit else f"better than {base} by"
 
 
 def beside_published(study: Study, place: Place) -> AgainstPublished | None:
     """Our mean against the printed one; no test where a run diverged or splits overlap."""
-    values = place.values(study.metric_of(place.column))
-    if place.published is None or not values:
+    values, printed = place.values(study.metric_of(place.column)), place.published
+    if printed is None or not values:
         return None
-    printed = place.published
     n = printed.n if printed.n and printed.n > 1 else None
-    found = against_published(values, printed.mean, printed.half, n=n)
-    return replace(found, test=None) if place.diverged or place.column in study.overlap else found
+    gap = against_published(values, printed.mean, printed.half, n=n)
+    return replace(gap, test=None) if place.diverged or place.column in study.overlap else gap
 
 
-def digits(unit: str) -> int:
+def digits(study: Study) -> int:
     """Decimals: tenths of a percent, thousandths of all else."""
-    return 1 if unit in ("%", "points") else 3
+    return 1 if study.unit == "%" else 3
 
 
-def with_half(mean: Mean | None, places: int) -> str:
+def with_half(mean: Summary | None, places: int) -> str:
+    """A mean ± half its interval."""
     if mean is None:
         return "-"
-    return fixed(mean.value, places) + ("" if mean.half is None else f" ± {mean.half:.{places}f}")
+    return fixed(mean.mean, places) + ("" if mean.half is None else f" ± {mean.half:.{places}f}")
 
 
 def as_printed(published: Printed | None, unit: str) -> str:
@@ -102,24 +105,15 @@ def as_printed(published: Printed | None, unit: str) -> str:
     return mean + ("" if published.half is None else f" ± {published.half:.2f}")
 
 
-def interval_text(gain: Mapping[str, float], places: int) -> str:
+def interval_text(mean: float, low: float, high: float, places: int) -> str:
     """A difference with its interval."""
-    low, high = fixed(gain["low"], places), fixed(gain["high"], places)
-    return f"{fixed(gain['mean'], places, sign=True)} [{low}, {high}]"
+    return f"{fixed(mean, places, sign=True)} [{fixed(low, places)}, {fixed(high, places)}]"
 
 
 def gain_text(claim: Claim, places: int) -> str:
     """Our difference, positive for the claim, with its interval."""
-    return claim.ours or "no test" if claim.gain is None else interval_text(claim.gain, places)
-
-
-def counts(claims: Sequence[Claim]) -> dict[str, int]:
-    """Claims by verdict, the known verdicts first; those that were not run are no verdict."""
-    found: dict[str, int] = dict.fromkeys(VERDICTS, 0)
-    for claim in claims:
-        if claim.verdict != NOT_RUN:
-            found[claim.verdict] = found.get(claim.verdict, 0) + 1
-    return found
+    gain = claim.gain
+    return claim.ours or "no test" if gain is None else interval_text(gain["mean"], gain["low"], gain["high"], places)
 
 
 def tally(claims: Sequence[Claim]) -> str:

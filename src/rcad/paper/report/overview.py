@@ -2,54 +2,59 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
-from typing import Any
 
 from rcad.paper.claims import NOT_RUN, TRIAL
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import Mean, counts, gain_over, printed_gain, reference, tally
-from rcad.paper.report.reading import Found
+from rcad.paper.report.numbers import better_by, gain_over, gain_unit, printed_gain, reference, tally
+from rcad.paper.report.reading import Records
 from rcad.paper.report.tables import MARKS, Links, claim_table
 from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
-from rcad.report.drawing import BLUE, GREY, PAPER, VERDICT_COLOURS, VERDICT_SIGNS
+from rcad.report.drawing import BLUE, GREEN, GREY, LIGHT, ORANGE, PAPER, VERMILION
 from rcad.runs.pack import is_pack
 from rcad.runs.words import duration, plural
 from rcad.study.judge import VERDICTS
+from rcad.study.statistics import Paired
 
 CLAIMS, MISSING = "Every claim", "Not run yet"
 ACROSS = 13
+VERDICTS_DRAWN = {
+    "reproduced": (GREEN, "+"),
+    "not reproduced": (ORANGE, "\N{MINUS SIGN}"),
+    "opposite": (VERMILION, "x"),
+    "undecided": (LIGHT, "?"),
+}
+"""The colour and the sign of a verdict."""
 
 
-def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links: Links) -> list[Section]:
+def first(records: Records, damaged: Sequence[str], homes: Mapping[str, str], links: Links) -> list[Section]:
     """Two chapters: the summary, and the table of all claims; `homes` has the chapter of each study by its title."""
-    studies = found.studies
+    studies = records.studies
     claims = [(study, claim) for study in studies for claim in study.tested]
     lines = []
-    for scope in sorted({study.scope for study in studies}):
-        for added, what in ((False, "claim"), (True, "check")):
-            some = [claim for study, claim in claims if study.scope == scope and study.added(claim) == added]
-            whose = "of ours, not in the paper" if added else "of the paper"
-            lines += [f"{plural(len(some), what)} {whose}, at {scope}: {tally(some)}."] if some else []
-    trials = [study for study in studies if study.warning]
+    for scope, added in product(sorted({study.scope for study in studies}), (False, True)):
+        judged = [claim for study, claim in claims if study.scope == scope and study.added(claim) == added]
+        noun, whose = ("check", "of ours, not in the paper") if added else ("claim", "of the paper")
+        lines += [f"{plural(len(judged), noun)} {whose}, at {scope}: {tally(judged)}."] if judged else []
     notice = ""
-    if trials:
-        names = ", ".join(f"{study.target} ({study.scale})" for study in trials)
-        notice = f"Not the paper's scale: {names}. Their numbers are not evidence about the paper."
-    told = [*(f"Could not be read: {line}" for line in damaged)]
-    if found.missing:
-        told.append(f"Not run yet: {', '.join(found.missing)}.")
+    if trials := ", ".join(f"{study.target} ({study.scale})" for study in studies if study.warning):
+        notice = f"Not the paper's scale: {trials}. Their numbers are not evidence about the paper."
+    paragraphs = [f"Could not be read: {line}" for line in damaged]
+    if records.missing:
+        paragraphs.append(f"Not run yet: {', '.join(records.missing)}.")
     absent = {study.target: sum(claim.verdict == NOT_RUN for claim in study.claims) for study in studies}
-    if any(absent.values()):
-        names = ", ".join(f"{target} ({count})" for target, count in absent.items() if count)
-        told.append(f"Claims on data that were not run, and so neither judged nor counted: {names}.")
-    shown = [one for one in (squares(studies), forest(studies)) if one is not None]
+    if targets := ", ".join(f"{target} ({count})" for target, count in absent.items() if count):
+        paragraphs.append(f"Claims on data that were not run, and so neither judged nor counted: {targets}.")
+    figures = [figure for figure in (squares(studies), forest(studies)) if figure is not None]
     summary = Section(
         "In short",
-        told,
-        [*shown, _summary(studies, homes, found, links)],
+        paragraphs,
+        [*figures, *([_summary(records, homes, links)] if studies else [])],
         "\n".join(lines) or "No claim has been judged yet.",
         notice,
     )
@@ -62,31 +67,30 @@ def first(found: Found, damaged: Sequence[str], homes: Mapping[str, str], links:
     return [summary, Section(CLAIMS, [], [claim_table(claims, caption, homes, choose="verdict")])]
 
 
-def _summary(studies: Sequence[Study], homes: Mapping[str, str], found: Found, links: Links) -> Table:
-    rows: list[list[str | Cell]] = []
-    for study in studies:
-        judged = counts(study.tested)
-        numbers = [
-            Cell(str(judged[verdict]), mark=mark if judged[verdict] else "none")
-            if study.tested and TRIAL not in judged
-            else ""
-            for verdict, mark in MARKS.items()
-        ]
-        dates, devices = _facts(study, found)
+def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
+    rows: list[dict[str, str | Cell]] = []
+    for study in records.studies:
+        judged = _counts(study)
+        verdicts: dict[str, str | Cell] = dict.fromkeys(MARKS, "")
+        if study.tested and TRIAL not in judged:
+            verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in MARKS.items()}
         rows.append(
-            [
-                Cell(study.target, _about(study), f"#{homes[study.title]}"),
-                Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
-                *numbers,
-                str(study.runs or "-"),
-                duration(study.seconds),
-                dates,
-                devices,
-                Cell(_kind(study.path), href=links.to(study.path)),
-            ]
+            {
+                "table or figure": Cell(study.target, _about(study), f"#{homes[study.title]}"),
+                "scale": Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
+                **verdicts,
+                "runs": str(study.runs or "-"),
+                "time": duration(study.seconds),
+                **_dates_and_devices(study, records),
+                "record": Cell(_kind(study.path), href=links.to(study.path)),
+            }
         )
-    header = ["table or figure", "scale", *MARKS, "runs", "time", "date", "device", "record"]
-    return Table(header, rows, "What was run, and how many of its claims got each verdict.")
+    return Table.of(rows, "What was run, and how many of its claims got each verdict.")
+
+
+def _counts(study: Study) -> Counter[str]:
+    """How many claims got each verdict."""
+    return Counter(claim.verdict for claim in study.tested)
 
 
 def _kind(path: Path | None) -> str:
@@ -101,21 +105,21 @@ def _about(study: Study) -> str:
     return "single runs" if study.title.startswith("runs: ") else study.title
 
 
-def _facts(study: Study, found: Found) -> tuple[str, str]:
+def _dates_and_devices(study: Study, records: Records) -> dict[str, str]:
     """First and last day, and devices, of the runs whose records are there."""
-    runs = found.runs_of(study)
+    runs = records.runs_of(study)
     days = sorted({run.started[:10] for run in runs if run.started})
     devices = sorted({run.device for run in runs if run.device})
     if not devices and study.versions.get("torch", "").endswith("+cpu"):
         devices = ["CPU"]
-    return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "", ", ".join(devices)
+    return {"date": " to ".join(dict.fromkeys((*days[:1], *days[-1:]))), "device": ", ".join(devices)}
 
 
-def missing(found: Found) -> Section | None:
-    """What the paper shows and no record holds, with the command that makes it."""
-    if not found.missing:
+def missing(records: Records) -> Section | None:
+    """The tables and figures of the paper without a record, with the commands that make them."""
+    if not records.missing:
         return None
-    rows = [[target, TARGETS[target].about, f"rcad paper run {target}"] for target in found.missing]
+    rows = [[target, TARGETS[target].about, f"rcad paper run {target}"] for target in records.missing]
     return Section(MISSING, [], [Table(["name", "what", "command"], rows)])
 
 
@@ -124,9 +128,9 @@ def verdict_table(studies: Sequence[Study]) -> Table:
     rows = []
     for study in studies:
         if study.tested:
-            judged = counts(study.tested)
-            given = ("-" if TRIAL in judged else str(judged[verdict]) for verdict in VERDICTS)
-            rows.append([study.title, study.scale, *given])
+            judged = _counts(study)
+            numbers = ("-" if TRIAL in judged else str(judged[verdict]) for verdict in VERDICTS)
+            rows.append([study.title, study.scale, *numbers])
     return Table(["", "scale", *VERDICTS], rows, "Claims of the paper by verdict.")
 
 
@@ -137,90 +141,79 @@ def squares(studies: Sequence[Study]) -> Figure | None:
         return None
     lines: list[tuple[str, list[str]]] = []
     for study in judged:
-        found = counts(study.tested)
-        order = [verdict for verdict, count in found.items() for _ in range(count)]
-        name = study.target if study.as_published else f"{study.target}, {'tuned' if study.tuned else study.scale}"
+        order = sorted(_counts(study).elements(), key=lambda verdict: (*VERDICTS, verdict).index(verdict))
+        name = study.target if study.as_published else f"{study.target}, {_protocol(study)}"
         starts = range(0, len(order), ACROSS)
         lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
     widest = max(len(order) for _, order in lines)
-    figure = drawing.blank(max(4.6, 0.24 * widest + 1.4), 0.30 * len(lines) + 0.9)
-    ax = figure.subplots()
+    figure, ax = drawing.axes(max(4.6, 0.24 * widest + 1.4), 0.30 * len(lines) + 0.9)
+    from matplotlib.patches import Rectangle
+
     for y, (_, order) in enumerate(lines):
         for x, verdict in enumerate(order):
-            colour = VERDICT_COLOURS.get(verdict, GREY)
-            ax.add_patch(_square(x, y, colour))
-            ax.text(x, y, VERDICT_SIGNS.get(verdict, ""), ha="center", va="center", fontsize=7, color="black")
+            colour, sign = VERDICTS_DRAWN.get(verdict, (GREY, ""))
+            ax.add_patch(Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, facecolor=colour, edgecolor="none"))
+            ax.text(x, y, sign, ha="center", va="center", fontsize=7, color="black")
     ax.set(xlim=(-0.6, widest - 0.4), ylim=(len(lines) - 0.4, -0.6), xticks=[])
-    ax.set_yticks(range(len(lines)), [drawing.label(name, 20, 1) for name, _ in lines])
+    ax.set_yticks(range(len(lines)), [drawing.label(name, 22, 1) for name, _ in lines])
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9)
     ax.set_aspect("equal")
-    total = counts([claim for study in judged for claim in study.tested])
+    total = sum(map(_counts, judged), Counter[str]())
     keys = [
-        drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=VERDICT_COLOURS[verdict], ms=8)
-        for verdict, sign in VERDICT_SIGNS.items()
+        drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=colour, ms=8)
+        for verdict, (colour, sign) in VERDICTS_DRAWN.items()
     ]
-    drawing.legend(figure, keys, 2)
-    return Figure(
-        figure,
-        "A square is a claim. What is not at the paper's scale or by its protocol is named.",
-        "Claims by target and verdict; the table of verdicts has the numbers.",
-        wide=False,
-        name="verdicts",
-    )
+    caption = "One square per claim, our checks included. Rows that are not by the paper's protocol or scale say so."
+    alt = "Claims by target and verdict; the table of verdicts has the numbers."
+    return drawing.finish(figure, keys, caption, alt, "verdicts", columns=2)
 
 
-def _square(x: float, y: float, colour: str) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, facecolor=colour, edgecolor="none")
+def _protocol(study: Study) -> str:
+    """What differs from the paper: the scale, or that methods were tuned, with the network where it is another."""
+    if not study.tuned:
+        return study.scale
+    return "tuned" if "small CNN" not in study.title else "tuned, small CNN"
 
 
 def forest(studies: Sequence[Study]) -> Figure | None:
     """RCAD against ERM in every column of the tables, with the published difference; one panel for each unit."""
-    units: dict[str, list[tuple[str, Mean, float | None]]] = {}
+    units: dict[str, list[tuple[str, Paired, float | None]]] = {}
     for study in studies:
         base, row = reference(study), next((name for name in study.rows if name.casefold() == "rcad"), None)
         # The figures show the tables' runs again, and single runs have no published number.
         if base is None or row is None or not study.target.startswith("T"):
             continue
-        unit = "points" if study.unit == "%" else study.unit
-        scale = "" if study.as_published else f" [{'tuned' if study.tuned else study.scale}]"
+        target = study.target if study.as_published else f"{study.target} [{_protocol(study)}]"
+        lines = units.setdefault(gain_unit(study), [])
         for column in study.columns:
-            found = gain_over(study, row, base, column)
-            if found is not None:
-                mean = Mean(found.mean, found.high - found.mean, int(found.df) + 1)
-                name = f"{study.target}{scale}: {column}"
-                units.setdefault(unit, []).append((name, mean, printed_gain(study, row, base, column)))
+            gain = gain_over(study, row, base, column)
+            if gain is not None:
+                lines.append((f"{target}: {column}", gain, printed_gain(study, row, base, column)))
+    units = {unit: lines for unit, lines in units.items() if lines}
     if not units:
         return None
     heights = [len(lines) + 2.2 for lines in units.values()]
-    figure = drawing.blank(7.2, 0.235 * sum(heights) + 0.5)
-    axes = figure.subplots(len(units), 1, height_ratios=heights, squeeze=False).ravel()
-    for ax, (unit, lines) in zip(axes, units.items(), strict=True):
-        near = [v for _, mean, printed in lines for v in (mean.value, *([] if printed is None else [printed]))]
-        near += [mean.value + side * mean.half for _, mean, _ in lines for side in (-1, 1) if mean.half is not None]
-        bounds = drawing.limits(near, around=0.0, reach=12.0)
-        for y, (_, mean, printed) in enumerate(lines):
-            ax.errorbar(mean.value, y, xerr=mean.half, fmt="o", color=BLUE, ms=4.5, lw=1.6, capsize=2.5)
+    figure, axes = drawing.grid(7.2, 0.235 * sum(heights) + 0.5, len(units), 1, height_ratios=heights)
+    for ax, (unit, lines) in zip(axes.flat, units.items(), strict=True):
+        near = [value for _, gain, printed in lines for value in (gain.mean, gain.low, gain.high, printed)]
+        bounds = drawing.limits([value for value in near if value is not None], around=0.0, reach=12.0)
+        for y, (_, gain, printed) in enumerate(lines):
+            ax.errorbar(gain.mean, y, xerr=gain.half, fmt="o", color=BLUE, ms=4.5, lw=1.6, capsize=2.5)
             if printed is not None:
                 ax.plot(printed, y, "D", color=PAPER, ms=5.5, mfc="none", mew=1.5)
-            drawing.beyond(ax, [mean.value], y, bounds)
+            drawing.beyond(ax, [gain.mean], y, bounds)
         ax.axvline(0, color="black", lw=0.8)
         ax.set_yticks(range(len(lines)), [drawing.label(name, 52, 1) for name, _, _ in lines])
         ax.set(ylim=(len(lines) - 0.4, -0.6), xlim=bounds)
-        ax.set_xlabel(f"RCAD better than ERM by, {unit}" if unit else "RCAD better than ERM by", fontsize=9)
-        drawing.bare(ax)
+        ax.set_xlabel(f"RCAD {better_by('ERM', unit)}", fontsize=9)
     keys = [
-        drawing.key(axes[0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
-        drawing.key(axes[0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
+        drawing.key(axes[0, 0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
+        drawing.key(axes[0, 0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
     ]
-    drawing.legend(figure, keys, 2)
-    return Figure(
-        figure,
+    caption = (
         "RCAD against ERM on the same seeds, right of the line for RCAD, beside the published difference. Whether the "
-        "adversarial direction is the reason, the controls of each table tell.",
-        "RCAD's gain over ERM by table and data, with intervals and published values.",
-        wide=False,
-        name="gains",
+        "adversarial direction is the reason, the controls of each table tell."
     )
+    alt = "RCAD's gain over ERM by table and data, with intervals and published values."
+    return drawing.finish(figure, keys, caption, alt, "gains", columns=2)

@@ -1,56 +1,53 @@
-"""Pictures of one study only: F1's images, F5's theory, F7's boundaries, the measured alpha; and what a step costs."""
+"""Pictures of one study only: F1's images, F5's theory, F7's boundaries, the measured alpha."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
-from rcad.paper.report.figures import finish, panels
-from rcad.paper.report.numbers import mean_of
 from rcad.report import drawing
 from rcad.report.document import Figure
-from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, ORANGE, PAPER, VERMILION
+from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, VERMILION
 
 
 def images(study: Study) -> Figure | None:
     """F1: one example in each row, alpha growing to the right, the model's entropy below each."""
-    found = study.details.get("images")
-    if not found:
+    record = study.details.get("images")
+    if not record:
         return None
-    pixels = np.asarray(found["pixels"], dtype=float) / 255  # (images, alphas, C, H, W)
-    alphas, entropy = list(found["alphas"]), found.get("entropy")
+    pixels = np.asarray(record["pixels"], dtype=float) / 255  # (images, alphas, C, H, W)
+    alphas, entropy = list(record["alphas"]), record.get("entropy")
     figure = drawing.blank(1.2 * len(alphas) + 0.9, 1.42 * len(pixels) + 0.6)
     axes = figure.subplots(len(pixels), len(alphas), squeeze=False)
     for k, line in enumerate(axes):
         for i, ax in enumerate(line):
-            one = np.clip(pixels[k, i].transpose(1, 2, 0), 0, 1)
-            ax.imshow(one[..., 0] if one.shape[-1] == 1 else one, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            image = np.clip(pixels[k, i].transpose(1, 2, 0), 0, 1)
+            image = image[..., 0] if image.shape[-1] == 1 else image
+            ax.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
             ax.set(xticks=[], yticks=[])
             ax.spines[:].set_visible(False)
             if k == 0:
                 ax.set_title(f"alpha {alphas[i]:g}" if alphas[i] else "x", fontsize=9)
             if entropy is not None:
                 ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
-        line[0].set_ylabel(drawing.label(str(found["labels"][k]), 14), fontsize=9)
+        line[0].set_ylabel(drawing.label(str(record["labels"][k]), 14), fontsize=9)
     caption = (
         "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
         "below each the entropy of the model's prediction there."
     )
     alt = f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}."
-    return finish(figure, study, [], caption, alt, "images", wide=True)
+    return drawing.finish(figure, [], caption, alt, "images", wide=True)
 
 
 def theory(study: Study) -> Figure | None:
     """F5: weights and accuracies by iteration, and the window of alpha."""
     record = study.details
     bands = record["figure"]["by_iteration"]
-    figure = drawing.blank(12.0, 4.4)
-    weights, accuracies, window = figure.subplots(1, 3)
+    figure, ((weights, accuracies, window),) = drawing.grid(12.0, 4.4, 1, 3)
     names = list(bands)
     colours = dict(zip(names, (BLACK, VERMILION, BLUE), strict=False))
     for name in names:
@@ -69,15 +66,13 @@ def theory(study: Study) -> Figure | None:
         ax.set_title(title, fontsize=9.5)
         ax.set(xlabel="iteration; RCAD starts where ERM ends", ylabel=unit)
     _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
-    for ax in (weights, accuracies, window):
-        drawing.bare(ax)
     caption = (
         f"{study.settings['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
         "the draws. Right: the step helps in a window around the distance between the classes."
     )
     alt = "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD."
     keys = [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]]
-    return finish(figure, study, keys, caption, alt, "theory", wide=True, columns=6)
+    return drawing.finish(figure, keys, caption, alt, "theory", wide=True, columns=6)
 
 
 def _band(ax: Any, x: Sequence[float], band: JSON, colour: str, text: str | None, scale: float) -> None:
@@ -103,8 +98,8 @@ def boundaries(study: Study) -> Figure | None:
     results, settings = study.details, study.settings
     epochs, across = list(settings["epochs"]), settings["grid"]
     methods = list(dict.fromkeys(panel["method"] for panel in results["panels"]))
-    figure = drawing.blank(3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3)
-    axes = figure.subplots(len(methods), len(epochs), sharex=True, sharey=True, squeeze=False)
+    size = 3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3
+    figure, axes = drawing.grid(*size, len(methods), len(epochs), sharex=True, sharey=True)
     points, labels = np.asarray(results["points"]["x"]), np.asarray(results["points"]["y"])
     image: Any = None
     for panel in results["panels"]:
@@ -121,7 +116,6 @@ def boundaries(study: Study) -> Figure | None:
         place = study.places[LABELS[panel["method"]], f"epoch {panel['epoch']}"]
         share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
-        drawing.bare(ax)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
     bar.set_label("probability of the lower moon, %", fontsize=9)
     figure.supxlabel("first true feature", fontsize=9)
@@ -131,15 +125,15 @@ def boundaries(study: Study) -> Figure | None:
         "the noise-free half circles on the right side is above each panel."
     )
     alt = "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right."
-    return finish(figure, study, [], caption, alt, "boundaries", wide=True)
+    return drawing.finish(figure, [], caption, alt, "boundaries", wide=True)
 
 
 def alphas(study: Study) -> Figure | None:
     """Held-out accuracy by alpha for each setting, with ERM's level and the suggestion."""
     settings = alpha_settings(study)
-    figure, axes = panels(len(settings), 3.6, 2.6, left=0, below=0.5)
-    for ax, (name, one) in zip(axes, settings.items(), strict=False):
-        _alpha_panel(ax, name, one)
+    figure, axes = drawing.panels(len(settings), 3.6, 2.6, left=0, below=0.5)
+    for ax, (name, setting) in zip(axes, settings.items(), strict=False):
+        _alpha_panel(ax, name, setting)
     for ax in axes[len(settings) - min(3, len(settings)) : len(settings)]:
         ax.set_xlabel("alpha", fontsize=9)
     axes[0].set_ylabel("held-out accuracy, %", fontsize=9)
@@ -149,66 +143,19 @@ def alphas(study: Study) -> Figure | None:
         drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
     ]
     caption = "Accuracy on held-out examples by alpha; no test set was read."
-    return finish(
-        figure, study, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
+    return drawing.finish(
+        figure, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
     )
 
 
-def _alpha_panel(ax: Any, name: str, one: JSON) -> None:
-    for alpha, values in zip(one["alphas"], one["grid"], strict=True):
+def _alpha_panel(ax: Any, name: str, setting: JSON) -> None:
+    for alpha, values in zip(setting["alphas"], setting["grid"], strict=True):
         ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
-    means = [mean_of(values) for values in one["grid"]]
-    ax.plot(one["alphas"], [mean.value if mean else None for mean in means], "-", color=BLUE, lw=1.6)
-    ax.axhline(one["erm"], color=BLACK, lw=1.2)
-    ax.axvline(one["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
+    ax.plot(setting["alphas"], [np.mean(values) for values in setting["grid"]], "-", color=BLUE, lw=1.6)
+    ax.axhline(setting["erm"], color=BLACK, lw=1.2)
+    ax.axvline(setting["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
     ax.set_xscale("log")
     ax.minorticks_off()
-    ticks = [a for k, a in enumerate(one["alphas"]) if k % 3 == 0]
+    ticks = setting["alphas"][::3]
     ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
     ax.set_title(name, fontsize=10)
-    drawing.bare(ax)
-
-
-MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
-CLAIMED, FLOOR = 1.3, 2.0
-"""Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
-
-
-def cost(path: Path, record: JSON) -> Figure | None:
-    """Time of a step in those of ERM, by method: a panel for each batch size, one run at a time."""
-    rows = [row for row in record["rows"] if row.get("replicas", 1) == 1 and row.get("ratio_to_erm") is not None]
-    batches = sorted({row["batch"] for row in rows})
-    methods = list(dict.fromkeys(str(row["method"]) for row in rows if row["method"] != "erm"))
-    modes = list(dict.fromkeys(str(row["mode"]) for row in rows))
-    if not batches or not methods:
-        return None
-    figure = drawing.blank(max(6.6, 2.2 + 2.9 * len(batches)), 0.34 * len(methods) + 1.5)
-    axes = np.atleast_1d(figure.subplots(1, len(batches), sharey=True))
-    for ax, batch in zip(axes, batches, strict=True):
-        for row in rows:
-            if row["batch"] == batch and row["method"] in methods:
-                marker, colour = MODES.get(row["mode"], ("D", GREY))
-                y = methods.index(row["method"]) + 0.16 * (modes.index(row["mode"]) - (len(modes) - 1) / 2)
-                ax.plot(row["ratio_to_erm"], y, marker, color=colour, ms=5.5)
-        ax.axvline(CLAIMED, color=PAPER, lw=1.4, ls="--")
-        ax.axvline(FLOOR, color=GREY, lw=1, ls=":")
-        ax.set(ylim=(len(methods) - 0.5, -0.5), xlim=(0.9, None))
-        ax.set_title(f"batch {batch}", fontsize=10)
-        ax.set_xlabel("time of a step / that of ERM", fontsize=9)
-        drawing.bare(ax)
-    axes[0].set_yticks(range(len(methods)), [drawing.label(method) for method in methods])
-    keys: list[Any] = [
-        drawing.key(axes[0], mode, marker=MODES.get(mode, ("D", GREY))[0], ls="", color=MODES.get(mode, ("D", GREY))[1])
-        for mode in modes
-    ]
-    keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
-    keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
-    drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)
-    return Figure(
-        figure,
-        f"{record.get('device', 'a device')}, torch {record.get('torch', '?')}: times within a group were taken in "
-        "turns, so ratios compare like with like.",
-        f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
-        wide=True,
-        name=f"cost-{path.stem}",
-    )

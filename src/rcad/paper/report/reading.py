@@ -1,4 +1,4 @@
-"""Which records a folder holds. A record says its kind; what has none, or another, is listed and not shown."""
+"""The records of a folder. A record says its kind; files of another kind, or of none, are listed and not shown."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ FORMS: Mapping[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_F
 
 
 @dataclass(frozen=True)
-class Found:
+class Records:
     """Everything under a folder.
 
     Attributes:
         studies: in the report's order.
-        others: by kind, the records that are no studies, each with its file.
+        by_kind: the records that are no studies, each with its file.
         damaged: one line for each file that could not be read.
         runs: by pack or folder, the records of its runs by id; of a run that was made several times the last counts.
         unused: files of another kind.
     """
 
     studies: Sequence[Study]
-    others: Mapping[str, Sequence[tuple[Path, JSON]]]
+    by_kind: Mapping[str, Sequence[tuple[Path, JSON]]]
     damaged: Sequence[str]
     runs: Mapping[Path, Mapping[str, RunRecord]]
     unused: Sequence[Path] = ()
@@ -48,22 +48,23 @@ class Found:
     @property
     def run_files(self) -> dict[str, Path]:
         """By id the file that holds a run's record."""
-        places = [(place, name) for place, held in self.runs.items() for name in held]
-        return {name: place if is_pack(place) else place / name / RUN for place, name in places}
+        return {
+            name: place if is_pack(place) else place / name / RUN for place, runs in self.runs.items() for name in runs
+        }
 
     def runs_of(self, study: Study) -> list[RunRecord]:
         """The records of a study's runs, as far as they are there; those in its own file count first."""
-        last = {name: record for held in self.runs.values() for name, record in held.items()}
+        last = {name: record for runs in self.runs.values() for name, record in runs.items()}
         own = self.runs.get(study.path, {}) if study.path is not None else {}
         return [own.get(name, last[name]) for name in study.run_ids if name in last]
 
 
-def read(results: Path) -> Found:
+def read(results: Path) -> Records:
     """Read every record in `results` and one folder below it; run records may lie deeper."""
     if not results.is_dir():
         raise InputError(f"expected a folder of records, but there is none at {results}; pass --results")
     studies: list[Study] = []
-    others: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in FORMS}
+    by_kind: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in FORMS}
     damaged: list[str] = []
     unused: list[Path] = []
     for path in sorted([*results.glob("*.json"), *results.glob("*/*.json")]):
@@ -77,38 +78,38 @@ def read(results: Path) -> Found:
             elif isinstance(plain, Mapping) and plain.get("target") in TARGETS:
                 raise InputError(f"expected {path} to say its kind, but it was made by an older rcad; run it again")
             elif kind in FORMS:
-                others[kind].append((path, shaped(str(path), plain, FORMS[kind])))
+                by_kind[kind].append((path, shaped(str(path), plain, FORMS[kind])))
             else:
                 unused.append(path)
         except InputError as error:
             damaged.append(str(error))
     runs = _runs(results, damaged)
     mentioned = {name for study in studies for name in study.run_ids}
-    for place, held in runs.items():
-        finished = [record for record in held.values() if record.status in FINISHED]
-        if finished and _is_study(results, place, used=not mentioned.isdisjoint(held)):
+    for place, by_id in runs.items():
+        finished = [record for record in by_id.values() if record.status in FINISHED]
+        if finished and _is_study(results, place, used=not mentioned.isdisjoint(by_id)):
             parts = place.relative_to(results).parts
             name = place.name.removesuffix(SUFFIX) if is_pack(place) else "-".join(parts) or results.resolve().name
             studies.append(runs_study(name, place, finished))
-    cost = costs.judged(others[costs.KIND])
+    cost = costs.judge(by_kind[costs.KIND])
     studies += [cost] if cost is not None else []
-    return Found(named(studies), others, damaged, runs, unused)
+    return Records(titled(studies), by_kind, damaged, runs, unused)
 
 
 def _runs(results: Path, damaged: list[str]) -> dict[Path, dict[str, RunRecord]]:
     """By pack, those of the suites last, then by folder the records of runs."""
-    found: dict[Path, dict[str, RunRecord]] = {}
+    runs: dict[Path, dict[str, RunRecord]] = {}
     packs = sorted(results.glob(f"**/*{SUFFIX}"), key=lambda path: (path.parent == results / SUITE_PACKS, path))
     for path in (*packs, *sorted(results.glob(f"**/{RUN}"))):
         try:
             if is_pack(path):
-                found[path] = {name: run.record for name, run in read_pack(path).items()}
+                runs[path] = {name: run.record for name, run in read_pack(path).items()}
             else:
                 record = RunRecord.from_dict(loads(read_text(path), str(path)), source=str(path))
-                found.setdefault(path.parent.parent, {})[path.parent.name] = record
+                runs.setdefault(path.parent.parent, {})[path.parent.name] = record
         except InputError as error:
             damaged.append(str(error))
-    return found
+    return runs
 
 
 def _is_study(results: Path, place: Path, *, used: bool) -> bool:
@@ -133,8 +134,8 @@ def runs_study(name: str, path: Path, records: Sequence[RunRecord]) -> Study:
         run = Run(record.config.seed, numbers, record.id, str(record.status), seconds)
         row = " ".join([label(record.config.method), *(f"[{code[:8]}]" for code in sources(record.config.method))])
         grouped.setdefault((row, column), []).append(run)
-    known = {name for runs in grouped.values() for run in runs for name in run.metrics}
-    metric = next((name for name in ("accuracy", "nll", "rmse") if name in known), "nll")
+    measured = {name for runs in grouped.values() for run in runs for name in run.metrics}
+    metric = next((name for name in ("accuracy", "nll", "rmse") if name in measured), "nll")
     places = {
         side: Place(*side, None, sorted(runs, key=lambda run: run.seed)) for side, runs in sorted(grouped.items())
     }
@@ -154,17 +155,16 @@ def runs_study(name: str, path: Path, records: Sequence[RunRecord]) -> Study:
     )
 
 
-def named(studies: Sequence[Study]) -> list[Study]:
-    """The studies in the report's order, with titles that differ: two records of one target name their scales."""
+def titled(studies: Sequence[Study]) -> list[Study]:
+    """The studies in the report's order, with titles that differ: the second record of a target names its scale."""
     order = {target: index for index, target in enumerate(TARGETS)}
-    found = sorted(studies, key=lambda one: (order.get(one.target, len(order)), one.target, one.tuned, str(one.path)))
-    seen: dict[str, int] = {}
-    different = []
-    for one in found:
-        title = f"{one.target}: {one.title}" if one.target in TARGETS else one.title
-        key = title.casefold()
-        seen[key] = seen.get(key, 0) + 1
-        file = one.path and f"{one.path.parent.name}/{one.path.name}"
-        again = f" ({', '.join(part for part in (one.scale, one.protocol, file) if part)})" if seen[key] > 1 else ""
-        different.append(replace(one, title=title + again))
-    return different
+    titles: set[str] = set()
+    ordered = []
+    for study in sorted(studies, key=lambda s: (order.get(s.target, len(order)), s.target, s.tuned, str(s.path))):
+        title = f"{study.target}: {study.title}" if study.target in TARGETS else study.title
+        if title.casefold() in titles:
+            file = study.path and f"{study.path.parent.name}/{study.path.name}"
+            title += f" ({', '.join(part for part in (study.scale, study.protocol, file) if part)})"
+        titles.add(title.casefold())
+        ordered.append(replace(study, title=title))
+    return ordered

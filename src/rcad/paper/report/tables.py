@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,16 +25,15 @@ from rcad.paper.report.numbers import (
 from rcad.report.document import Cell, Table
 from rcad.report.numbers import capital, fixed, p_value
 from rcad.study.judge import Difference, compare_groups, judge_questions
-from rcad.study.statistics import AgainstPublished
+from rcad.study.statistics import AgainstPublished, averages
 
 MARKS = {"reproduced": "good", "not reproduced": "bad", "opposite": "bad", "undecided": "open"}
 MEASURES = ("accuracy", "nll", "brier", "ece")
-CHOSEN_EPOCH, LAST_EPOCH = "chosen", "last"
 
 
 @dataclass(frozen=True)
 class Links:
-    """Where numbers come from, as addresses relative to the page's folder; run records by id."""
+    """The files that numbers come from, as addresses relative to the page's folder; run records by id."""
 
     folder: Path
     run_files: Mapping[str, Path]
@@ -50,28 +50,26 @@ class Links:
 
 def grid(study: Study) -> Table:
     """Methods by data: our mean and interval, the published number below it. Columns that were not run are left out."""
-    places, columns = digits(study.unit), study.columns_run
+    columns = study.columns_run
     rows = []
     for row in study.rows:
-        found = [study.place(row, column) for column in columns]
-        if any(found):
-            cells = ["" if place is None else _grid_cell(study, place, places) for place in found]
-            rows.append([_name(study, row), *cells])
+        places = [study.place(row, column) for column in columns]
+        if any(places):
+            rows.append([_name(study, row), *("" if place is None else _grid_cell(study, place) for place in places)])
     unit = f"{capital(study.label)}: mean ± half the 95% interval, the paper's number below. "
     way = "Higher is better." if study.higher_is_better else "Lower is better."
     controls = " Controls are in italics." if study.controls else ""
     return Table(["method", *columns], rows, unit + way + controls)
 
 
-def _grid_cell(study: Study, place: Place, places: int) -> Cell:
-    lost = place.diverged
+def _grid_cell(study: Study, place: Place) -> Cell:
     notes = [f"paper {as_printed(place.published, study.unit)}"] if place.published is not None else []
-    if lost:
-        notes.append(f"{lost} of {len(place.runs)} diverged")
+    if place.diverged:
+        notes.append(f"{place.diverged} of {len(place.runs)} diverged")
     mean = place_mean(study, place)
     if mean is not None and mean.n == 1:
         notes.append("one seed")
-    text = with_half(mean, places) if place.runs else "not run"
+    text = with_half(mean, digits(study)) if place.runs else "not run"
     return Cell(text, "; ".join(notes), f"#{anchor(study, place)}" if place.runs else "", "" if mean else "none")
 
 
@@ -81,45 +79,30 @@ def _name(study: Study, row: str) -> Cell:
 
 def side_by_side(study: Study) -> Table:
     """One line for each method on each data set: published, ours, the difference, every other metric, the cost."""
-    others = _metrics(study)
-    places, base = digits(study.unit), reference(study)
-    rows: list[list[str | Cell]] = []
+    metrics, places, base = _metrics(study), digits(study), reference(study)
+    rows: list[dict[str, str | Cell]] = []
     for place in _ordered(study):
         mean = place_mean(study, place)
-        beside = beside_published(study, place)
+        gap = beside_published(study, place)
         rows.append(
-            [
-                place.column,
-                _name(study, place.row),
-                as_printed(place.published, study.unit),
-                Cell(with_half(mean, places), href=f"#{anchor(study, place)}" if place.runs else ""),
-                str(mean.n if mean else 0),
-                _gap(beside, places),
-                p_value(beside.test.p_two if beside and beside.test else None),
-                *(with_half(place_mean(study, place, metric), _places(metric)) for metric in others),
-                *_cost(study, place, base),
-            ]
+            {
+                "data": place.column,
+                "method": _name(study, place.row),
+                f"published, {study.unit}" if study.unit else "published": as_printed(place.published, study.unit),
+                "ours ± 95%": Cell(with_half(mean, places), href=f"#{anchor(study, place)}" if place.runs else ""),
+                "n": str(mean.n if mean else 0),
+                "ours \N{MINUS SIGN} published": _gap(gap, places),
+                "p, two-sided": p_value(gap.test.p_two if gap and gap.test else None),
+                **{metric_name(m): with_half(place_mean(study, place, m), _places(m)) for m in metrics},
+                **_cost(study, place, base),
+            }
         )
-    header = [
-        "data",
-        "method",
-        f"published, {study.unit}" if study.unit else "published",
-        "ours ± 95%",
-        "n",
-        "ours \N{MINUS SIGN} published",
-        "p, two-sided",
-        *map(metric_name, others),
-        "seconds a run",
-        "times ERM",
-    ]
     text = (
         f"{capital(study.label)} beside the published number, and what else was measured. A link leads to the runs "
         "behind a number. A mean leaves out runs that diverged. The p-value asks whether our number is the published "
         "one (Welch, ± read as a 95% interval; without ± the published number is taken as exact)."
     )
-    # What no record of the study tells has no column.
-    kept = [k for k in range(len(header)) if header[k] == "n" or any(_text(row[k]) not in ("-", "") for row in rows)]
-    return Table([header[k] for k in kept], [[row[k] for k in kept] for row in rows], text)
+    return Table.of(rows, text).filled(keep=["n"])
 
 
 def metric_name(metric: str) -> str:
@@ -132,26 +115,21 @@ def _places(metric: str) -> int:
     return 1 if metric.endswith(("accuracy", "top5")) else 3
 
 
-def _text(cell: str | Cell) -> str:
-    return cell if isinstance(cell, str) else cell.text
-
-
-def _gap(beside: AgainstPublished | None, places: int) -> str:
-    if beside is None:
+def _gap(gap: AgainstPublished | None, places: int) -> str:
+    if gap is None:
         return "-"
-    text = fixed(beside.difference, places, sign=True)
-    if beside.test is None:
-        return text
-    return f"{text} [{fixed(beside.test.low, places)}, {fixed(beside.test.high, places)}]"
+    if gap.test is None:
+        return fixed(gap.difference, places, sign=True)
+    return interval_text(gap.difference, gap.test.low, gap.test.high, places)
 
 
 def _metrics(study: Study) -> list[str]:
-    """What else the runs know: the usual measures, each with that of the last epoch, then others."""
-    shown = {study.metric_of(column) for column in study.columns}
+    """What else was measured, nine at most: the usual metrics, each with that of the last epoch, then others."""
+    own = {study.metric_of(column) for column in study.columns}
     runs = [run for place in study.places.values() for run in place.runs]
-    found = dict.fromkeys(n for run in runs for n, value in run.metrics.items() if n not in shown and value is not None)
-    known = [name for metric in METRICS for name in (metric, f"{LAST}{metric}") if name in found]
-    return [*known, *(name for name in found if name not in known and not name.startswith(LAST))][:9]
+    names = dict.fromkeys(name for run in runs for name, value in run.metrics.items() if value is not None)
+    usual = [name for metric in METRICS for name in (metric, f"{LAST}{metric}") if name in names.keys() - own]
+    return [*usual, *(name for name in names if name not in (*usual, *own) and not name.startswith(LAST))][:9]
 
 
 def _ordered(study: Study) -> list[Place]:
@@ -159,17 +137,15 @@ def _ordered(study: Study) -> list[Place]:
     return [study.places[key] for key in keys if key in study.places]
 
 
-def _cost(study: Study, place: Place, base: str | None) -> list[str]:
-    mine = _seconds(place)
-    other = study.place(base, place.column) if base else None
-    theirs = _seconds(other) if other is not None else None
-    ratio = mine / theirs if mine is not None and theirs else None
-    return [fixed(mine, 1), fixed(ratio, 2)]
+def _cost(study: Study, place: Place, base: str | None) -> dict[str, str]:
+    """Seconds of a run, and how many times those of the base."""
+    ours, theirs = (_seconds(side) for side in (place, study.place(base, place.column) if base else None))
+    ratio = ours / theirs if ours is not None and theirs else None
+    return {"seconds a run": fixed(ours, 1), "times ERM": fixed(ratio, 2)}
 
 
-def _seconds(place: Place) -> float | None:
-    found = [run.seconds for run in place.runs if run.seconds is not None]
-    return sum(found) / len(found) if found else None
+def _seconds(place: Place | None) -> float | None:
+    return averages([run.seconds for run in place.runs] if place is not None else [])["mean"]
 
 
 def claim_table(
@@ -181,32 +157,31 @@ def claim_table(
         homes: the chapter of each study by its title; with them the table says where a claim is from.
     """
     twice = any(claim.last is not None for _, claim in claims)
-    rows: list[list[str | Cell]] = []
+    rows: list[dict[str, str | Cell]] = []
     for study, claim in claims:
-        places = 1 if study.unit == "%" else 3
-        home = [Cell(study.target, study.scale, f"#{homes[study.title]}")] if homes else []
+        places, gain = digits(study), claim.gain
+        notes = filter(None, (claim.note, _whose(study, claim)))
         rows.append(
-            [
-                *home,
-                Cell(claim.verdict, mark=MARKS.get(claim.verdict, "none")),
-                *(_at_last(claim.last, places) if twice else ()),
-                claim.where,
-                Cell(claim.statement, "; ".join(note for note in (claim.note, _whose(study, claim)) if note)),
-                fixed(claim.published, places, sign=True),
-                Cell(gain_text(claim, places), mark="none" if claim.gain is None and not claim.ours else ""),
-                str(int(claim.gain["df"]) + 1) if claim.gain and "df" in claim.gain else "-",
-                *(p_value(p if claim.gain is not None else None) for p in (claim.p_holm, claim.p_reverse_holm)),
-            ]
+            {
+                **({"from": Cell(study.target, study.scale, f"#{homes[study.title]}")} if homes else {}),
+                "verdict": Cell(claim.verdict, mark=MARKS.get(claim.verdict, "none")),
+                **({"at the last epoch": _at_last(claim.last, places)} if twice else {}),
+                "where": claim.where,
+                "claim": Cell(claim.statement, "; ".join(notes)),
+                "published": fixed(claim.published, places, sign=True),
+                "ours [95%]": Cell(gain_text(claim, places), mark="none" if gain is None and not claim.ours else ""),
+                "n": str(int(gain["df"]) + 1) if gain and "df" in gain else "-",
+                "p, Holm": p_value(claim.p_holm if gain is not None else None),
+                "p of the reverse": p_value(claim.p_reverse_holm if gain is not None else None),
+            }
         )
-    header = ["where", "claim", "published", "ours [95%]", "n", "p, Holm", "p of the reverse"]
-    verdicts = ["verdict", *(["at the last epoch"] if twice else [])]
-    return Table([*(["from"] if homes else []), *verdicts, *header], rows, caption, choose)
+    return Table.of(rows, caption, choose=choose)
 
 
-def _at_last(claim: Claim | None, places: int) -> list[Cell]:
+def _at_last(claim: Claim | None, places: int) -> Cell:
     if claim is None:
-        return [Cell("-", mark="none")]
-    return [Cell(claim.verdict, gain_text(claim, places), mark=MARKS.get(claim.verdict, "none"))]
+        return Cell("-", mark="none")
+    return Cell(claim.verdict, gain_text(claim, places), mark=MARKS.get(claim.verdict, "none"))
 
 
 def _whose(study: Study, claim: Claim) -> str:
@@ -227,19 +202,16 @@ def measure_table(study: Study) -> Table | None:
         return None
     pairs = [(ours, base), *((ours, control) for control in study.controls)]
     pairs += [(control, base) for control in study.controls]
-    lines: list[tuple[str, str, str, str, list[Difference]]] = []
-    for column in _distinct_columns(study):
-        for first, second in pairs:
-            for epoch, prefix in ((CHOSEN_EPOCH, ""), (LAST_EPOCH, LAST)):
-                found = [_difference(study, first, second, column, prefix, name) for name in MEASURES]
-                if any(one.n for one in found):
-                    lines.append((column, first, second, epoch, found))
+    lines: dict[tuple[str, str, str], list[Difference]] = {}
+    for column, pair, (epoch, prefix) in product(_distinct_columns(study), pairs, (("chosen", ""), ("last", LAST))):
+        gaps = [_difference(study, pair, column, prefix, name) for name in MEASURES]
+        if any(gap.n for gap in gaps):
+            lines[column, " against ".join(pair), epoch] = gaps
     if not lines:
         return None
-    judged = iter(judge_questions([one for *_, found in lines for one in found]))
+    judged = iter(judge_questions([gap for gaps in lines.values() for gap in gaps]))
     rows: list[list[str | Cell]] = [
-        [column, f"{first} against {second}", epoch, *(_question(next(judged), _places(name)) for name in MEASURES)]
-        for column, first, second, epoch, _ in lines
+        [*line, *(_question(next(judged), _places(name)) for name in MEASURES)] for line in lines
     ]
     return Table(
         ["data", "pair", "epoch", *(METRICS[name] for name in MEASURES)],
@@ -249,17 +221,17 @@ def measure_table(study: Study) -> Table | None:
     )
 
 
-def _difference(study: Study, first: str, second: str, column: str, prefix: str, name: str) -> Difference:
-    sides = [place.by_seed(f"{prefix}{name}") if (place := study.place(row, column)) else {} for row in (first, second)]
+def _difference(study: Study, pair: tuple[str, str], column: str, prefix: str, name: str) -> Difference:
+    sides = [place.by_seed(f"{prefix}{name}") if (place := study.place(row, column)) else {} for row in pair]
     return compare_groups(*sides, higher_is_better=name == "accuracy")
 
 
-def _question(one: Difference, places: int) -> Cell:
-    if one.mean is None or one.low is None or one.high is None:
-        return Cell("-", one.note if one.n else "", mark="none")
-    mark = {"better": "good", "worse": "bad"}.get(one.outcome, "")
-    gain = {"mean": one.mean, "low": one.low, "high": one.high}
-    return Cell(interval_text(gain, places), f"{one.outcome}, p {p_value(one.p_holm)}", mark=mark)
+def _question(gap: Difference, places: int) -> Cell:
+    if gap.mean is None or gap.low is None or gap.high is None:
+        return Cell("-", gap.note if gap.n else "", mark="none")
+    mark = {"better": "good", "worse": "bad"}.get(gap.outcome, "")
+    text = interval_text(gap.mean, gap.low, gap.high, places)
+    return Cell(text, f"{gap.outcome}, p {p_value(gap.p_holm)}", mark=mark)
 
 
 def _distinct_columns(study: Study) -> list[str]:
@@ -273,26 +245,24 @@ def _distinct_columns(study: Study) -> list[str]:
 
 def run_table(study: Study, links: Links) -> Table:
     """Every run, folded away: what each number on the page is made of."""
-    others = _metrics(study)
+    metrics = _metrics(study)
     file = study.path.name if study.path else study.target
-    rows: list[list[str | Cell]] = []
+    rows: list[dict[str, str | Cell]] = []
     for place in _ordered(study):
-        names = [study.metric_of(place.column), *others]
+        names = {study.label: study.metric_of(place.column), **{metric_name(metric): metric for metric in metrics}}
         for index, run in enumerate(place.runs):
-            href = links.run(run.id) if run.id else links.to(study.path)
-            values = [run.metrics.get(name) for name in names]
+            values = {name: run.metrics.get(metric) for name, metric in names.items()}
             rows.append(
-                [
-                    Cell(place.column, anchor=anchor(study, place) if index == 0 else ""),
-                    place.row,
-                    str(run.seed),
-                    *("diverged" if value is None and run.diverged else fixed(value, 4) for value in values),
-                    fixed(run.seconds, 1),
-                    Cell(run.id or file, href=href),
-                ]
+                {
+                    "data": Cell(place.column, anchor=anchor(study, place) if index == 0 else ""),
+                    "method": place.row,
+                    "seed": str(run.seed),
+                    **{n: "diverged" if v is None and run.diverged else fixed(v, 4) for n, v in values.items()},
+                    "seconds": fixed(run.seconds, 1),
+                    "record": Cell(run.id or file, href=links.run(run.id) if run.id else links.to(study.path)),
+                }
             )
-    header = ["data", "method", "seed", study.label, *map(metric_name, others), "seconds", "record"]
-    return Table(header, rows, f"From {file}.", folded=f"Every run ({len(rows):,})")
+    return Table.of(rows, f"From {file}.", folded=f"Every run ({len(rows):,})")
 
 
 def anchor(study: Study, place: Place) -> str:

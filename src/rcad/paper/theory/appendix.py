@@ -6,31 +6,22 @@ Where a statement hides a constant, it is taken as 1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from rcad.paper.theory.lemmas import theorem_settings
 from rcad.paper.theory.population import Setting, paper_closed_form, population_gradient
-from rcad.paper.theory.problem import Problem, erm_step, final, margins, on_sphere, random_directions, uniform
+from rcad.paper.theory.problem import Problem, Row, erm_step, final, margins, on_sphere, random_directions, uniform
 
 DELTA = 0.05
 """The probability of failure that high-probability statements are tried at."""
 
 
-@dataclass(frozen=True)
-class Count:
+def count(name: str, fails: int, cases: int, worst: float = 0.0) -> Row:
     """In how many cases a statement fails, and of how many."""
-
-    name: str
-    fails: int
-    cases: int
-    worst: float = 0.0
-
-    @property
-    def holds(self) -> float:
-        return 1 - self.fails / self.cases
+    return {"name": name, "fails": fails, "cases": cases, "worst": worst}
 
 
 def true_feature_bound(setting: Setting, error: Tensor) -> Tensor:
@@ -39,21 +30,21 @@ def true_feature_bound(setting: Setting, error: Tensor) -> Tensor:
     return torch.erfinv(1 - 2 * error) * (2 * smallest).sqrt() / setting.beta
 
 
-def initial_feature(generator: torch.Generator, count: int = 20_000) -> list[Count]:
+def initial_feature(generator: torch.Generator, settings: int = 20_000) -> list[Row]:
     """The lemma for random w and the test error that each has: on the sphere, and anywhere in the ball.
 
     The last step of its proof, s_w >= sqrt(sigma_min), needs ||w|| = 1; the class of predictors has ||w|| <= 1.
     """
-    setting, w = theorem_settings(count, generator)
-    length = uniform(generator, 0, 1, count, 1)
-    found = []
-    for name, one in (("||w|| = 1", w), ("||w|| <= 1", w * length)):
-        mean, deviation = setting.spread(one)
+    setting, on_the_sphere = theorem_settings(settings, generator)
+    in_the_ball = on_the_sphere * uniform(generator, 0, 1, settings, 1)
+    rows = []
+    for name, w in (("||w|| = 1", on_the_sphere), ("||w|| <= 1", in_the_ball)):
+        mean, deviation = setting.spread(w)
         error = torch.special.ndtr(-mean / deviation)
-        known = error > 1e-12  # beyond, erfcinv is rounding
-        short = one[:, 0] < true_feature_bound(setting, error) * (1 - 1e-6)
-        found.append(Count(name, int((short & known).sum()), int(known.sum())))
-    return found
+        exact = error > 1e-12  # beyond, erfcinv is rounding
+        short = w[:, 0] < true_feature_bound(setting, error) * (1 - 1e-6)
+        rows.append(count(name, int((short & exact).sum()), int(exact.sum())))
+    return rows
 
 
 def sample_size(problem: Problem, rho: float, delta: float = DELTA) -> int:
@@ -62,7 +53,7 @@ def sample_size(problem: Problem, rho: float, delta: float = DELTA) -> int:
     return math.ceil(top / (problem.gamma * rho) ** 2)
 
 
-def enough_examples(generator: torch.Generator, *, problems: int = 60, draws: int = 10) -> Count:
+def enough_examples(generator: torch.Generator, *, problems: int = 60, draws: int = 10) -> Row:
     """Random problems at the lemma's sample size: ERM solutions within the constraint have a test error of at most rho.
 
     The constraint: at most rho / 2 of the training examples have a margin below gamma.
@@ -82,7 +73,7 @@ def enough_examples(generator: torch.Generator, *, problems: int = 60, draws: in
         cases += len(error)
         fails += int((error > rho).sum())
         worst = max([worst, *(error / rho).tolist()])
-    return Count("test error <= rho", fails, cases, worst)
+    return count("test error <= rho", fails, cases, worst)
 
 
 def norm_bound(problem: Problem, delta: float) -> float:
@@ -91,16 +82,16 @@ def norm_bound(problem: Problem, delta: float) -> float:
     return math.sqrt(2 * largest * math.log(2 / delta)) + math.sqrt(trace) + problem.beta
 
 
-def products_are_bounded(problem: Problem, generator: torch.Generator, n: int = 200_000) -> list[Count]:
+def products_are_bounded(problem: Problem, generator: torch.Generator, n: int = 200_000) -> list[Row]:
     """How often ||x||, the largest |<w, x>|, is beyond the bound; `worst` is the share that the bound allows."""
     lengths = replace(problem, n=n).sample(1, generator).x.norm(dim=-1)
     return [
-        Count(f"delta = {delta:g}", int((lengths > norm_bound(problem, delta)).sum()), n, delta / 2)
+        count(f"delta = {delta:g}", int((lengths > norm_bound(problem, delta)).sum()), n, delta / 2)
         for delta in (0.5, 0.1, 0.01)
     ]
 
 
-def margin_bound(generator: torch.Generator, *, problems: int = 100, draws: int = 20, delta: float = DELTA) -> Count:
+def margin_bound(generator: torch.Generator, *, problems: int = 100, draws: int = 20, delta: float = DELTA) -> Row:
     """Test error against the margin error plus the printed gap, for random and for trained w; n from 5 to 5,000."""
     fails = cases = 0
     slack = math.inf
@@ -117,18 +108,17 @@ def margin_bound(generator: torch.Generator, *, problems: int = 100, draws: int 
             room = (margins(sample, w) < gamma).double().mean(-1) + gap - (1 - problem.accuracy(w))
             fails, cases = fails + int((room < 0).sum()), cases + draws
             slack = min(slack, float(room.min()))
-    return Count("test error <= margin error + gap", fails, cases, slack)
+    return count("test error <= margin error + gap", fails, cases, slack)
 
 
 def gradient_norm(problem: Problem, alphas: tuple[float, ...], points: int = 2000) -> dict[float, float]:
     """The largest ||grad_w2 M||^2 / ||w2||^2 over the sphere, by alpha: the lemma says that it is bounded."""
     w = on_sphere(torch.linspace(-0.9999, 0.9999, points, dtype=torch.float64), problem.d)
-    found = {}
+    largest = {}
     for alpha in alphas:
         gradient = population_gradient(Setting.of(problem, torch.full_like(w[:, 0], alpha)), w, "derivative")
-        ratio = gradient[:, 1:].square().sum(-1) / w[:, 1:].square().sum(-1)
-        found[alpha] = float(ratio.max())
-    return found
+        largest[alpha] = float((gradient[:, 1:].square().sum(-1) / w[:, 1:].square().sum(-1)).max())
+    return largest
 
 
 def erfc_bounds(points: int = 100_000) -> dict[str, float]:
@@ -171,11 +161,12 @@ def printed_gradients(setting: Setting, w: Tensor) -> tuple[Tensor, Tensor]:
     return along, e_a[..., None] * in_a + e_b[..., None] * in_b
 
 
-def gradients_as_printed(generator: torch.Generator, count: int = 2000) -> float:
+def gradients_as_printed(generator: torch.Generator, settings: int = 2000) -> float:
     """The largest difference between the printed gradients and autograd of the closed form, of order 1 otherwise."""
-    gamma, times, beta = (uniform(generator, *one, count) for one in ((0.05, 2.0), (1.0, 2.0), (0.05, 3.0)))
-    setting = Setting(gamma * times, beta, gamma, uniform(generator, 0.1, 1.5, count, 4))
-    w = random_directions(count, 4, generator).requires_grad_()
+    ranges = ((0.05, 2.0), (1.0, 2.0), (0.05, 3.0))
+    gamma, times, beta = (uniform(generator, *ends, settings) for ends in ranges)
+    setting = Setting(gamma * times, beta, gamma, uniform(generator, 0.1, 1.5, settings, 4))
+    w = random_directions(settings, 4, generator).requires_grad_()
     (exact,) = torch.autograd.grad(paper_closed_form(setting, w).sum(), w)
     along, across = printed_gradients(setting, w.detach())
     return float(torch.cat([along[:, None], across], -1).sub(exact).abs().max())
@@ -186,28 +177,15 @@ def best_errors(problem: Problem) -> tuple[float, float]:
     return 1 - problem.best_accuracy, 0.5 * math.erfc(problem.beta / math.sqrt(2 * problem.sigma1))
 
 
-@dataclass(frozen=True)
-class AppendixCheck:
+def appendix_check(problem: Problem, alphas: tuple[float, ...], generator: torch.Generator) -> Row:
     """Everything above, at the figure's numbers where a problem is needed."""
-
-    initial_feature: list[Count]
-    enough_examples: Count
-    products: list[Count]
-    margin_bound: Count
-    gradient_norm: dict[float, float]
-    erfc: dict[str, float]
-    gradients: float
-    best_errors: tuple[float, float]
-
-
-def appendix_check(problem: Problem, alphas: tuple[float, ...], generator: torch.Generator) -> AppendixCheck:
-    return AppendixCheck(
-        initial_feature(generator),
-        enough_examples(generator),
-        products_are_bounded(problem, generator),
-        margin_bound(generator),
-        gradient_norm(problem, alphas),
-        erfc_bounds(),
-        gradients_as_printed(generator),
-        best_errors(problem),
-    )
+    return {
+        "initial_feature": initial_feature(generator),
+        "enough_examples": enough_examples(generator),
+        "products": products_are_bounded(problem, generator),
+        "margin_bound": margin_bound(generator),
+        "gradient_norm": gradient_norm(problem, alphas),
+        "erfc": erfc_bounds(),
+        "gradients": gradients_as_printed(generator),
+        "best_errors": best_errors(problem),
+    }

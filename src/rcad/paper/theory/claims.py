@@ -10,13 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import Any, Literal
 
 from torch import Tensor
 
 from rcad.paper.claims import TOGETHER, Claim
-from rcad.paper.theory.appendix import AppendixCheck
 from rcad.paper.theory.problem import (
     Interval,
     Row,
@@ -29,16 +28,17 @@ from rcad.paper.theory.problem import (
     training_accuracy,
 )
 from rcad.paper.theory.simulation import LARGE, SMALL, Trajectories
+from rcad.study.judge import Verdict
 
-Verdict = Literal["reproduced", "not reproduced", "opposite", "undecided"]
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
 VISIBLE = 0.01  # a reversal smaller than this cannot be seen in a plot from 0 to 1
 
 
 def _claim(where: str, statement: str, ours: str, rule: str, verdict: Verdict | bool) -> Claim:
     """One statement of the paper, what we find, and the verdict its rule gives; True where the rule is met."""
-    given = verdict if isinstance(verdict, str) else "reproduced" if verdict else "not reproduced"
-    return Claim(where, statement, given, ours=ours, rule=rule)
+    if not isinstance(verdict, str):
+        verdict = "reproduced" if verdict else "not reproduced"
+    return Claim(where, statement, verdict, ours=ours, rule=rule)
 
 
 def judge_difference(interval: Interval) -> Verdict:
@@ -70,10 +70,10 @@ def _difference(where: str, statement: str, label: str, values: Tensor, unit: fl
     return _claim(where, statement, ours, "mean paired difference, 95% interval above 0", judge_difference(interval))
 
 
-def _level(where: str, statement: str, what: str, holds: Tensor) -> Claim:
+def _level(where: str, statement: str, condition: str, holds: Tensor) -> Claim:
     interval = share_interval(holds)
     ours = f"{interval.value:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]"
-    return _claim(where, statement, ours, f"{what} in most draws, 95% interval above 50%", judge_share(interval))
+    return _claim(where, statement, ours, f"{condition} in most draws, 95% interval above 50%", judge_share(interval))
 
 
 def _largest_fall(values: Tensor) -> Tensor:
@@ -133,48 +133,36 @@ def start_claim(study: Trajectories) -> Claim:
     """The constrained problem asks that at most rho / 2 of the training examples lie within the margin; rho <= 1."""
     problem = study.settings.problem
     inside = (margins(study.sample, study.erm[-1]) < problem.gamma).double().mean(-1)
-    claim = _level(
-        "constrained problem", "RCAD starts where the constraint holds", "margin error <= 1/2", inside <= 0.5
-    )
-    return replace(
-        claim,
-        ours=f"{claim.ours}; {inside.mean().item():.1%} of the examples have a margin below gamma={problem.gamma:g}",
-    )
+    text = "RCAD starts where the constraint holds"
+    claim = _level("constrained problem", text, "margin error <= 1/2", inside <= 0.5)
+    share = f"{inside.mean().item():.1%} of the examples have a margin below gamma={problem.gamma:g}"
+    return replace(claim, ours=f"{claim.ours}; {share}")
 
 
 def entropy_claims(check: Row) -> list[Claim]:
     """The entropy approximation: equal rates of decay; bounded ratio."""
-    where = "entropy lemma"
+    lemma = partial(_claim, "entropy lemma")
     rate = f"-d log H / dz = {check['decay']:.3f} at z = 30"
     ratio = f"H / exp(-|z|) grows like 1 + |z|: {check['ratio_at_0']:.3f} at 0, {check['ratio_at_30']:.1f} at 30"
-    decays, bounded = abs(check["decay"] - 1) < 0.05, check["ratio_at_30"] / check["ratio_at_0"] <= 2
+    bounded = check["ratio_at_30"] / check["ratio_at_0"] <= 2
     return [
-        _claim(where, "H decays at the rate of exp(-|z|)", rate, "within 0.05 of 1", decays),
-        _claim(where, "H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", bounded),
+        lemma("H decays at the rate of exp(-|z|)", rate, "within 0.05 of 1", abs(check["decay"] - 1) < 0.05),
+        lemma("H is exp(-|z|) up to a constant", ratio, "ratio within a factor of 2", bounded),
     ]
 
 
 def lemma_claims(closed: Row, gradients: list[Row], scans: list[Row]) -> list[Claim]:
     """The closed form, the update signs where the theorem's conditions hold, and the step from sample to population."""
-    claims = [
-        _claim(
-            "closed form lemma",
-            "the closed form of M, for alpha >= gamma",
-            "largest relative error {paper_inside:.1g} (and {paper_outside:.2g} where alpha < gamma)".format_map(
-                closed
-            ),
-            "below 1e-8 against quadrature",
-            closed["paper_inside"] < 1e-8,
-        )
-    ]
+    error = "largest relative error {paper_inside:.1g} (and {paper_outside:.2g} where alpha < gamma)".format_map(closed)
+    text, rule = "the closed form of M, for alpha >= gamma", "below 1e-8 against quadrature"
+    claims = [_claim("closed form lemma", text, error, rule, closed["paper_inside"] < 1e-8)]
     chosen = [s for s in scans if s["kind"] == "derivative" and s["K"] in (0, 2)]
     readings = sorted((s for s in chosen if s["K"] == 2), key=lambda scan: scan["c0"] is not None)
     claims += _sign_claims(readings, f"in every setting that meets the conditions with beta w1 >= 2 alpha; {C0_RULE}")
     figure = [s for s in chosen if s["K"] == 0]
     claims += _sign_claims(figure, "in every setting of the figure, w1 from 0.5 to 0.99")
     for check in gradients:
-        worst = max(abs(e) for e in check["errors_from_derivative"])
-        own = max(abs(e) for e in check["errors_from_mean"])
+        worst, own = (max(map(abs, check[f"errors_from_{name}"])) for name in ("derivative", "mean"))
         ours = f"{worst:.0f} standard errors apart at n = {check['n']}; from the gradient without the jump, {own:.1f}"
         text = f"sample gradients approach the derivative of M (gamma={check['gamma']:g}, alpha={check['alpha']:g})"
         claims.append(_claim("finite-sample theorem", text, ours, "within 4 standard errors", worst < 4))
@@ -186,25 +174,24 @@ C0_RULE = "undecided where that depends on c0, of which the text says only that 
 
 def _sign_claims(readings: Sequence[Row], rule: str) -> list[Claim]:
     """The lemma's two halves; where the readings of its conditions disagree, the text does not decide."""
-    found = []
+    claims = []
     for statement, holds, fails in (
         ("<dM/dw1, w1> > 0", "true_grows", "true_falls"),
         ("<dM/dw2, w2> < 0", "noise_shrinks", "noise_grows"),
     ):
-        shares = [(scan[holds], scan[fails]) for scan in readings]
-        told = [
-            f"{c0_words(scan['c0'], readings)}{share:.1%} of {scan['settings']} settings; the reverse in {reverse:.1%}"
-            for scan, (share, reverse) in zip(readings, shares, strict=True)
-        ]
-        verdict = agreed([judge_universal(*share) for share in shares])
-        ours = "; ".join(told) + ("; not decided by the text" if verdict == "undecided" else "")
-        found.append(_claim("update lemma", statement, ours, rule, verdict))
-    return found
+        text = f"{{{holds}:.1%}} of {{settings}} settings; the reverse in {{{fails}:.1%}}"
+        verdict = agreed([judge_universal(scan[holds], scan[fails]) for scan in readings])
+        undecided = "; not decided by the text" if verdict == "undecided" else ""
+        claims.append(_claim("update lemma", statement, f"{by_reading(text, readings)}{undecided}", rule, verdict))
+    return claims
 
 
-def c0_words(c0: float | None, readings: Sequence[Any]) -> str:
-    """Which reading of the conditions, where there are several."""
-    return "" if len(readings) < 2 else "any c0: " if c0 is None else f"c0 = {c0:g}: "
+def by_reading(text: str, readings: Sequence[Row]) -> str:
+    """The text filled by each reading of the conditions, named where there are several."""
+    names = ["any c0: " if row["c0"] is None else f"c0 = {row['c0']:g}: " for row in readings]
+    return "; ".join(
+        (name if len(readings) > 1 else "") + text.format_map(row) for name, row in zip(names, readings, strict=True)
+    )
 
 
 def agreed(verdicts: Sequence[Verdict]) -> Verdict:
@@ -214,85 +201,72 @@ def agreed(verdicts: Sequence[Verdict]) -> Verdict:
 
 def theorem_claims(met: list[Row], conclusions: Sequence[Row], rates: list[Row | None]) -> list[Claim]:
     """The theorem: its conditions at the figure's numbers, its conclusion under its conditions, its rate."""
-    failed = [c["name"] for c in met if not c["holds"]]
+    theorem = partial(_claim, "main theorem")
+    failed = ", ".join(c["name"] for c in met if not c["holds"])
+    end = "||w2|| <= 0.05 in {reached:.1%} of {settings} settings; it rose in {noise_rose:.1%}"
+    rule = f"in every setting that meets the conditions with beta w1 >= {conclusions[0]['K']:g} alpha; {C0_RULE}"
+    verdict = agreed([judge_universal(row["reached"], row["noise_rose"]) for row in conclusions])
     fits = [fit for fit in rates if fit is not None]
     rate = "alpha={alpha:g}: T = {slope:.1f} log(1/eps), R2 = {r_squared:.4f}, theory {predicted:.1f}"
-    text = "||w2|| <= 0.05 in {reached:.1%} of {settings} settings; it rose in {noise_rose:.1%}"
-    good = len(fits) == len(rates) and all(
-        fit["r_squared"] > 0.99 and abs(fit["slope"] / fit["predicted"] - 1) < 0.1 for fit in fits
-    )
+    near = [fit["r_squared"] > 0.99 and abs(fit["slope"] / fit["predicted"] - 1) < 0.1 for fit in fits]
     return [
-        _claim(
-            "main theorem",
+        theorem(
             "the figure's numbers meet its conditions",
-            f"violated: {', '.join(failed) or 'none'}",
+            f"violated: {failed or 'none'}",
             "all, with constants 1",
             not failed,
         ),
-        _claim(
-            "main theorem",
-            "under its conditions ascent on M ends at w*",
-            "; ".join(c0_words(one["c0"], conclusions) + text.format_map(one) for one in conclusions),
-            f"in every setting that meets the conditions with beta w1 >= {conclusions[0]['K']:g} alpha; {C0_RULE}",
-            agreed([judge_universal(one["reached"], one["noise_rose"]) for one in conclusions]),
-        ),
-        _claim(
-            "main theorem",
+        theorem("under its conditions ascent on M ends at w*", by_reading(end, conclusions), rule, verdict),
+        theorem(
             "T = O(log 1/eps), figure's numbers, n = infinity",
             "; ".join(map(rate.format_map, fits)),
             "R2 > 0.99, slope within 10% of the closed form's",
-            good,
+            len(fits) == len(rates) and all(near),
         ),
     ]
 
 
-def appendix_claims(check: AppendixCheck) -> list[Claim]:
+def appendix_claims(check: Row) -> list[Claim]:
     """What the proof leans on: the initial-feature lemma, bounds, and formulas as printed."""
-    sphere, ball = check.initial_feature
-    enough, margin = check.enough_examples, check.margin_bound
-    products = "; ".join(f"{one.name}: {one.fails} of {one.cases:,}, {one.worst:g} allowed" for one in check.products)
-    norms_ = ", ".join(f"{value:.3g} at alpha={alpha:g}" for alpha, value in check.gradient_norm.items())
-    best, printed = check.best_errors
-    slips = max(check.erfc.values())
-    lemma, every = "initial-feature lemma", "in every setting"
+    lemma = partial(_claim, "initial-feature lemma")
+    fails = "fails in {fails} of {cases} settings"
+    bound = "w1 >= erfcinv(2 rho) sqrt(2 sigma_min) / beta at a test error of rho"
+    enough, margin = check["enough_examples"], check["margin_bound"]
+    products = "; ".join(map("{name}: {fails} of {cases:,}, {worst:g} allowed".format_map, check["products"]))
+    lengths = ", ".join(f"{value:.3g} at alpha={alpha:g}" for alpha, value in check["gradient_norm"].items())
+    best, printed = check["best_errors"]
+    slips = max(check["erfc"].values())
     return [
         *(
-            _claim(
-                lemma,
-                f"w1 >= erfcinv(2 rho) sqrt(2 sigma_min) / beta at a test error of rho, {one.name}",
-                f"fails in {one.fails} of {one.cases} settings",
-                every,
-                not one.fails,
-            )
-            for one in (sphere, ball)
+            lemma(f"{bound}, {row['name']}", fails.format_map(row), "in every setting", not row["fails"])
+            for row in check["initial_feature"]
         ),
-        _claim(
-            lemma,
+        lemma(
             "its sample size gives ERM within the constraint a test error of at most rho",
-            f"above rho in {enough.fails} of {enough.cases} solutions; at most {enough.worst:.2f} rho",
+            "above rho in {fails} of {cases} solutions; at most {worst:.2f} rho".format_map(enough),
             "in at least 95% of them, the hidden constant 1",
-            enough.holds >= 0.95,
+            1 - enough["fails"] / enough["cases"] >= 0.95,
         ),
         _claim(
             "bound on |<w, x>|",
             "holds with probability 1 - delta / 2",
             f"beyond it {products}",
             "no more often than allowed",
-            all(one.fails <= one.worst * one.cases for one in check.products),
+            all(row["fails"] <= row["worst"] * row["cases"] for row in check["products"]),
         ),
         _claim(
             "margin bound",
             "the test error is at most the margin error plus the printed gap",
-            f"above it in {margin.fails} of {margin.cases} cases; the bound is at least {margin.worst:.2f} too large",
+            "above it in {fails} of {cases} cases; the bound is at least {worst:.2f} too large".format_map(margin),
             "in at least 95% of them",
-            margin.holds >= 0.95,
+            1 - margin["fails"] / margin["cases"] >= 0.95,
         ),
         _claim(
             "gradient norm lemma",
             "||grad_w2 M||^2 <= c ||w2||^2 on the sphere, at the figure's numbers",
-            f"c = {norms_}",
+            f"c = {lengths}",
             "a finite c",
-            all(math.isfinite(value) for value in check.gradient_norm.values()),
+            all(map(math.isfinite, check["gradient_norm"].values())),
         ),
         _claim(
             "facts on erfc",
@@ -304,9 +278,9 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
         _claim(
             "printed gradients",
             "dM/dw1 and grad_w2 M, from the closed form",
-            f"at most {check.gradients:.1g} from autograd",
+            f"at most {check['gradients']:.1g} from autograd",
             "below 1e-9",
-            check.gradients < 1e-9,
+            check["gradients"] < 1e-9,
         ),
         _claim(
             "corollary on ERM",
@@ -320,16 +294,16 @@ def appendix_claims(check: AppendixCheck) -> list[Claim]:
 
 def sweep_claims(sweeps: Sequence[Row]) -> list[Claim]:
     """ERM's dependence on the noise: worse with fewer examples, and with more dimensions of noise."""
-    found = []
+    claims = []
     for over, statement, sign in (
         ("n", "ERM depends more on the noise the fewer examples there are", -1),
         ("d", "ERM depends more on the noise the more dimensions it has", 1),
     ):
-        for sweep in (one for one in sweeps if one["over"] == over):
+        for sweep in (row for row in sweeps if row["over"] == over):
             means = sweep["erm_noise"]["mean"]
             rises = all(sign * (after - before) > 0 for before, after in pairwise(means))
             points = zip(sweep["values"], means, strict=True)
             ours = ", ".join(f"{mean:.3f} at {over} = {value:g}" for value, mean in points)
             rule = f"the mean of ||w2|| {'rises' if sign > 0 else 'falls'} from each {over} of the sweep to the next"
-            found.append(_claim("setup", statement, f"||w2|| {ours}", rule, rises))
-    return found
+            claims.append(_claim("setup", statement, f"||w2|| {ours}", rule, rises))
+    return claims

@@ -101,16 +101,11 @@ def population_surrogate(setting: Setting, w: Tensor) -> Tensor:
     return sum((_moments(p, mean, deviation)[0] for p in _pieces(setting, w)), torch.zeros_like(mean))
 
 
-class _Coefficients(NamedTuple):
-    """The gradient is beta * level * e1 + slope * Sigma w - radial * w. All (...)."""
+def _coefficients(setting: Setting, w: Tensor, kind: Gradient) -> tuple[Tensor, Tensor, Tensor]:
+    """The level, slope and radial of the gradient, beta * level * e1 + slope * Sigma w - radial * w. All (...).
 
-    level: Tensor
-    slope: Tensor
-    radial: Tensor
-
-
-def _coefficients(setting: Setting, w: Tensor, kind: Gradient) -> _Coefficients:
-    """Given m, the mean of y x is beta e1 + Sigma w (m - beta w1) / s^2: so two moments per piece give everything."""
+    Given m, the mean of y x is beta e1 + Sigma w (m - beta w1) / s^2: so two moments per piece give everything.
+    """
     mean, deviation = setting.spread(w)
     level = slope = moved = torch.zeros_like(mean)
     for piece in _pieces(setting, w):
@@ -119,9 +114,12 @@ def _coefficients(setting: Setting, w: Tensor, kind: Gradient) -> _Coefficients:
         if piece.moved:
             moved = moved + piece.tilt * zeroth
     if kind == "derivative":
-        jump = _jump_density(setting, w)
+        # How far the integrand falls at m = gamma, times the density of m there.
+        a = setting.alpha * w.square().sum(-1)
+        fall = (-(setting.gamma - a).abs()).exp() - (-setting.gamma).exp()
+        jump = fall * _normal_density((setting.gamma - mean) / deviation) / deviation
         level, slope = level - jump, slope - jump * (setting.gamma - mean) / deviation.square()
-    return _Coefficients(level, slope, (1 if kind == "constant" else 2) * setting.alpha * moved)
+    return level, slope, (1 if kind == "constant" else 2) * setting.alpha * moved
 
 
 def population_gradient(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
@@ -130,14 +128,6 @@ def population_gradient(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
     gradient = (slope[..., None] * setting.variances - radial[..., None]) * w
     gradient[..., 0] += setting.beta * level
     return gradient
-
-
-def _jump_density(setting: Setting, w: Tensor) -> Tensor:
-    """How far the integrand falls at m = gamma, times the density of m there. (...)."""
-    mean, deviation = setting.spread(w)
-    a = setting.alpha * w.square().sum(-1)
-    jump = (-(setting.gamma - a).abs()).exp() - (-setting.gamma).exp()
-    return jump * _normal_density((setting.gamma - mean) / deviation) / deviation
 
 
 def pushes(setting: Setting, w: Tensor, kind: Gradient) -> tuple[Tensor, Tensor]:

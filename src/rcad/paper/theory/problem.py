@@ -1,8 +1,6 @@
 """The paper's linear problem: one true feature, d features of noise, and the exact accuracy of a linear classifier.
 
-    y ~ Unif{-1, 1},   x1 ~ N(beta y, sigma1^2),   x2 ~ N(0, diag(sigma2^2)) in R^d,   predict sign(<w, x>)
-
-A rotation of the noise makes any covariance diagonal, so a diagonal one loses nothing.
+    y ~ Unif{-1, 1},   x1 ~ N(beta y, sigma1^2),   x2 ~ N(0, sigma2^2 I) in R^d,   predict sign(<w, x>)
 
 Projected gradient steps on the linear problem, for many training sets (and many alpha) at once.
 
@@ -36,11 +34,9 @@ Band = dict[str, list[float]]
 
 def band(values: Tensor) -> Band:
     """values: (points, draws)."""
-    found = np.quantile(values.double().numpy(), list(QUANTILES.values()), axis=-1)
-    return {
-        **{name: [round(v, 5) for v in row] for name, row in zip(QUANTILES, found.tolist(), strict=True)},
-        "mean": [round(v, 5) for v in values.double().mean(-1).tolist()],
-    }
+    rows = np.quantile(values.double().numpy(), list(QUANTILES.values()), axis=-1).tolist()
+    rows.append(values.double().mean(-1).tolist())
+    return {name: [round(v, 5) for v in row] for name, row in zip((*QUANTILES, "mean"), rows, strict=True)}
 
 
 class Interval(NamedTuple):
@@ -78,25 +74,20 @@ class Problem:
     n: training examples. d: features of noise; the classifier has d + 1 weights, as in the paper's definition
     (x in R^(d+1)); its figure, though, shows x2 to x8, which would be d = 7.
     beta: distance of a class mean from 0 along x1. sigma1: deviation of x1 about it.
-    sigma2: deviation of the noise, one number or one per feature. gamma: margin of the loss max(0, gamma - y<w, x>).
+    sigma2: deviation of each feature of noise. gamma: margin of the loss max(0, gamma - y<w, x>).
     """
 
     n: int = 20
     d: int = 8
     beta: float = 0.5
     sigma1: float = 0.1
-    sigma2: float | tuple[float, ...] = 1.0
+    sigma2: float = 1.0
     gamma: float = 2.0
-
-    @property
-    def noise_deviations(self) -> tuple[float, ...]:
-        """sigma2 as d numbers."""
-        return self.sigma2 if isinstance(self.sigma2, tuple) else (self.sigma2,) * self.d
 
     @property
     def variances(self) -> list[float]:
         """Of every feature about its mean, the true one first."""
-        return [self.sigma1**2, *(s**2 for s in self.noise_deviations)]
+        return [self.sigma1**2, *[self.sigma2**2] * self.d]
 
     @property
     def best_accuracy(self) -> float:
@@ -105,7 +96,7 @@ class Problem:
 
     def deviations(self, like: Tensor) -> Tensor:
         """Deviation of each feature about its mean: (d + 1,), in the dtype and on the device of `like`."""
-        return like.new_tensor((self.sigma1, *self.noise_deviations))
+        return like.new_tensor((self.sigma1, *[self.sigma2] * self.d))
 
     def sample(self, draws: int, generator: torch.Generator) -> Sample:
         """Independent training sets, in float64."""

@@ -75,12 +75,9 @@ class Trajectories:
     def bands(self) -> dict[str, dict[str, Band]]:
         """By curve: what the figure shows over draws, iteration by iteration."""
         curves = {"erm": self.erm, **{f"rcad alpha={a:g}": self.path(a) for a in self.settings.alphas}}
-        found = {}
-        for name, w in curves.items():
-            true, noise = norms(w)
-            values = {"w1": true, "w2": noise, "test": self.accuracy(w), "train": training_accuracy(self.sample, w)}
-            found[name] = {part: band(value) for part, value in values.items()}
-        return found
+        values = {name: (*norms(w), self.accuracy(w), training_accuracy(self.sample, w)) for name, w in curves.items()}
+        parts = ("w1", "w2", "test", "train")
+        return {name: dict(zip(parts, map(band, of_curve), strict=True)) for name, of_curve in values.items()}
 
 
 def start(settings: Settings) -> tuple[Sample, Tensor]:
@@ -129,33 +126,21 @@ RCAD_LRS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 HELPFUL = 0.95  # share of draws in which RCAD must beat ERM for an alpha to count as inside the window
 
 
-def sweep_problem(over: str, values: Sequence[float], base: Settings) -> Row:
-    """Vary n, d or beta of the problem, at the first of base's alphas."""
-    rows = []
-    for value in values:
-        changed: dict[str, Any] = {over: value}
-        settings = replace(base, problem=replace(base.problem, **changed))
-        erm, rcad = run_finals(settings)
-        rows.append((settings.problem, erm, rcad[0]))
-    return _sweep(over, values, base, rows)
+def sweep(over: str, values: Sequence[float], base: Settings) -> Row:
+    """Vary alpha, or n, d or beta of the problem at the first of base's alphas; every band has one entry per value.
 
-
-def sweep_alpha(values: Sequence[float], base: Settings) -> Row:
-    """Vary alpha; the training sets and ERM are the same for all."""
-    erm, rcad = run_finals(replace(base, alphas=tuple(values)))
-    return _sweep("alpha", values, base, [(base.problem, erm, w) for w in rcad])
-
-
-def _sweep(over: str, values: Sequence[float], base: Settings, rows: list[tuple[Problem, Tensor, Tensor]]) -> Row:
-    """One quantity varied, the rest as in `base`; every band has one entry per grid point.
-
-    better: share of draws in which RCAD's test accuracy exceeds ERM's.
-
-    Args:
-        rows: problem, ERM's and RCAD's weights (draws, d + 1) at each grid point.
+    Where alpha varies, the training sets and ERM are the same for all. better: share of draws in which RCAD's test
+    accuracy exceeds ERM's.
     """
-    erm, rcad = (torch.stack([p.accuracy(pair[k]) for p, *pair in rows]) for k in (0, 1))
-    noise = [torch.stack([norms(pair[k])[1] for _, *pair in rows]) for k in (0, 1)]
+    if over == "alpha":
+        first, ends = run_finals(replace(base, alphas=tuple(values)))
+        weights = [(base.problem, first, end) for end in ends]
+    else:
+        problems = [replace(base.problem, **{over: value}) for value in values]  # type: ignore[arg-type]
+        finals = [(problem, run_finals(replace(base, problem=problem))) for problem in problems]
+        weights = [(problem, first, ends[0]) for problem, (first, ends) in finals]
+    erm, rcad = (torch.stack([problem.accuracy(pair[k]) for problem, *pair in weights]) for k in (0, 1))
+    noise = [torch.stack([norms(pair[k])[1] for _, *pair in weights]) for k in (0, 1)]
     return {
         "over": over,
         "base": asdict(base),
@@ -168,22 +153,22 @@ def _sweep(over: str, values: Sequence[float], base: Settings, rows: list[tuple[
     }
 
 
-def window(beta: float, base: Settings, multiples: Sequence[float] = MULTIPLES) -> Row:
+def window(beta: float, base: Settings) -> Row:
     """The window of alpha for one class separation, on a grid relative to beta.
 
     helpful: grid points where RCAD beats ERM in at least 95% of draws. best_alpha: the highest mean accuracy, `best`.
     attracting: the alphas for which w* attracts at n = infinity (None where it never does).
     """
     problem = replace(base.problem, beta=beta)
-    alphas = tuple(round(beta * m, 6) for m in multiples)
-    sweep = sweep_alpha(alphas, replace(base, problem=problem))
-    means = sweep["rcad_accuracy"]["mean"]
+    alphas = tuple(round(beta * m, 6) for m in MULTIPLES)
+    by_alpha = sweep("alpha", alphas, replace(base, problem=problem))
+    means = by_alpha["rcad_accuracy"]["mean"]
     best = means.index(max(means))
     return {
         "beta": beta,
-        "helpful": [a for a, share in zip(alphas, sweep["better"], strict=True) if share >= HELPFUL],
+        "helpful": [a for a, share in zip(alphas, by_alpha["better"], strict=True) if share >= HELPFUL],
         "best_alpha": alphas[best],
-        "erm": sweep["erm_accuracy"]["mean"][0],
+        "erm": by_alpha["erm_accuracy"]["mean"][0],
         "best": means[best],
         "attracting": attracting_alphas(problem),
     }
@@ -246,8 +231,8 @@ def together(base: Settings, alpha: float) -> Row:
     """
     erm, rcad = run_finals(replace(base, alphas=(SMALL, alpha)))
     before, (small, large) = base.problem.accuracy(erm), base.problem.accuracy(rcad)
-    shown = torch.stack([large >= 0.99, before <= 0.70, small < before])
-    numbers = (before.mean(), large.mean(), *shown.double().mean(-1), shown.all(0).double().mean())
+    holds = torch.stack([large >= 0.99, before <= 0.70, small < before])
+    numbers = (before.mean(), large.mean(), *holds.double().mean(-1), holds.all(0).double().mean())
     return _row("n d alpha erm rcad right capped poorer together", base.problem.n, base.problem.d, alpha, *numbers)
 
 

@@ -9,26 +9,9 @@ from typing import Any
 import torch
 
 from rcad.paper.claims import Claim
-from rcad.paper.record import Say, Study
-from rcad.paper.theory import appendix, claims, lemmas
-from rcad.paper.theory.simulation import (
-    ALPHAS,
-    BETAS,
-    DS,
-    LARGE,
-    NS,
-    RCAD_LRS,
-    SMALL,
-    Settings,
-    reading_gap,
-    run_trajectories,
-    step_sizes,
-    sweep_alpha,
-    sweep_problem,
-    together,
-    variants,
-    window,
-)
+from rcad.paper.record import OnProgress, Study
+from rcad.paper.theory import appendix, claims, lemmas, simulation
+from rcad.paper.theory.simulation import LARGE, SMALL, Settings
 
 SCALES = {scale: Settings(draws=draws) for scale, draws in (("smoke", 20), ("small", 100), ("full", 1000))}
 PARTS = 7
@@ -41,33 +24,34 @@ def judge(study: Study) -> Study:
     return study
 
 
-def run(settings: Settings, data_dir: Path | None, tell: Say) -> Study:
+def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """Everything, from the settings alone."""
     parts = iter(range(PARTS))
 
-    def say(what: str) -> None:
-        tell(what, next(parts), PARTS)
+    def begin(part: str) -> None:
+        on_progress(part, next(parts), PARTS)
 
     problem, single = settings.problem, replace(settings, alphas=(LARGE,))
     lengths = (settings.steps, 10 * settings.steps)
-    say("the figure: ERM, then RCAD")
-    paths = run_trajectories(settings)
-    say("the lemmas, the theorem and the appendix")
+    begin("the figure: ERM, then RCAD")
+    paths = simulation.run_trajectories(settings)
+    begin("the lemmas, the theorem and the appendix")
     checks, proofs = _checked(settings)
-    say("the sweeps")
-    grids = (("n", NS), ("d", DS), ("beta", BETAS))
-    sweeps = [sweep_alpha(ALPHAS, single), *(sweep_problem(over, grid, single) for over, grid in grids)]
+    begin("the sweeps")
+    grids = {"alpha": simulation.ALPHAS, "n": simulation.NS, "d": simulation.DS, "beta": simulation.BETAS}
+    sweeps = [simulation.sweep(over, grid, single) for over, grid in grids.items()]
     details: dict[str, Any] = {"sweeps": sweeps}
-    say("the window of alpha")
-    details["windows"] = [window(beta, single) for beta in BETAS]
-    say("projections and readings")
-    details["variants"] = variants(single, (SMALL, problem.beta, LARGE, 1.5), lengths)
-    details["gaps"] = [reading_gap(single, alpha) for alpha in (problem.beta, LARGE)]
-    say("the figure's claims together")
-    cells = [(n, d, alpha) for n, d in ((20, 8), (20, 7), (100, 8)) for alpha in (problem.beta, LARGE)]
-    details["together"] = [together(replace(single, problem=replace(problem, n=n, d=d)), a) for n, d, a in cells]
-    say("learning rates")
-    details["step_sizes"] = step_sizes(single, RCAD_LRS, lengths)
+    begin("the window of alpha")
+    details["windows"] = [simulation.window(beta, single) for beta in simulation.BETAS]
+    begin("projections and readings")
+    details["variants"] = simulation.variants(single, (SMALL, problem.beta, LARGE, 1.5), lengths)
+    details["gaps"] = [simulation.reading_gap(single, alpha) for alpha in (problem.beta, LARGE)]
+    begin("the figure's claims together")
+    problems = [replace(problem, n=n, d=d) for n, d in ((20, 8), (20, 7), (100, 8))]
+    cells = [(replace(single, problem=other), alpha) for other in problems for alpha in (problem.beta, LARGE)]
+    details["together"] = [simulation.together(*cell) for cell in cells]
+    begin("learning rates")
+    details["step_sizes"] = simulation.step_sizes(single, simulation.RCAD_LRS, lengths)
     judged = [*claims.figure_claims(paths), *proofs[:2], claims.start_claim(paths), *proofs[2:]]
     judged += claims.sweep_claims(sweeps)
     return Study(
@@ -106,8 +90,8 @@ def _checked(settings: Settings) -> tuple[dict[str, Any], list[Claim]]:
         "conditions": met,
         "conclusion": conclusions[0],
         "conclusion_with_c0": conclusions[1],
-        "appendix": asdict(behind),
-        "rates": [one for one in rates if one is not None],
+        "appendix": behind,
+        "rates": [fit for fit in rates if fit is not None],
     }
     return checks, [
         *claims.entropy_claims(entropy),

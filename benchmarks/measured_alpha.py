@@ -1,8 +1,10 @@
 """How good is the measured alpha? Half the median distance to another class, against the best alpha by grid.
 
-`python -m rcad.paper.alpha --help` computes it. Linear theory: the window is known. Moons in d dimensions
-and digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another
-rule is tried there against the alphas that the table T7 chose. CIFAR-100: against the runs of F4 and of T4's search.
+    python benchmarks/measured_alpha.py --uci results/uci/uci.json --images results --data-dir DATA
+
+Writes alpha.json (every number) and alpha.md (the page). Linear theory: the window is known. Moons in d dimensions and
+digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another rule is
+tried there against the alphas that the table T7 chose. CIFAR-100: against the runs of F4 and of T4's search.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ from rcad.loss.methods import erm, rcad
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import record as records
 from rcad.paper.moons import Cell, draw
-from rcad.paper.record import Say, Study
-from rcad.paper.run import computed, write_study
+from rcad.paper.record import OnProgress, Study
+from rcad.paper.run import compute, write_study
 from rcad.paper.stacked_tuning import Candidate, Fold, Job, Protocol, fit, refit
 from rcad.paper.theory.problem import Problem, final, rcad_step
 from rcad.paper.theory.simulation import Settings as Theory
@@ -102,11 +104,11 @@ SCALES = {
 }
 
 
-def linear(settings: Settings, say: Say) -> list[dict[str, Any]]:
+def linear(settings: Settings, on_progress: OnProgress) -> list[dict[str, Any]]:
     """By beta: the window, the suggestions of many draws, and the exact accuracy with each draw's own suggestion."""
     rows = []
     for beta in settings.betas:
-        say(f"linear theory, beta {beta:g}", 0, 1)
+        on_progress(f"linear theory, beta {beta:g}", 0, 1)
         base = Theory(Problem(beta=beta), draws=settings.linear_draws)
         found = window(beta, base)
         sample, _ = start(base)
@@ -122,18 +124,18 @@ def linear(settings: Settings, say: Say) -> list[dict[str, Any]]:
     return rows
 
 
-def moons(settings: Settings, say: Say) -> list[dict[str, Any]]:
+def moons(settings: Settings, on_progress: OnProgress) -> list[dict[str, Any]]:
     """By dimension: held-out accuracy over alpha, and where the suggestion lies."""
     rows = []
     for d in settings.dimensions:
         folds = [draw(Cell(d, 0.1), settings.n, 2000, TUNING_SEED + k) for k in range(settings.moons_draws)]
-        progress = partial(say, f"moons in {d} dimensions")
+        progress = partial(on_progress, f"moons in {d} dimensions")
         found = _tried(folds, settings.moons_alphas, _suggestions(folds), settings.lam, settings.moons, progress)
         rows.append({"d": d, **found})
     return rows
 
 
-def digits(settings: Settings, say: Say) -> dict[str, Any]:
+def digits(settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
     """Held-out accuracy over multiples of the suggestion; images that no training set holds judge."""
     data = load_embedded("digits").train
     nested = [subset(data.y, settings.labels * (k + 1), seed=1) for k in range(settings.sets + 1)]
@@ -145,17 +147,19 @@ def digits(settings: Settings, say: Say) -> dict[str, Any]:
     measured = _suggestions(folds)
     middle = float(np.median(measured))
     alphas = [middle * factor for factor in settings.factors]
-    return _tried(folds, alphas, measured, settings.lam, settings.digits, partial(say, "digits"))
+    return _tried(folds, alphas, measured, settings.lam, settings.digits, partial(on_progress, "digits"))
 
 
-def regression(settings: Settings, table: Study, data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
+def regression(
+    settings: Settings, table: Study, data_dir: Path | None, on_progress: OnProgress
+) -> list[dict[str, Any]]:
     """T7's tuned alphas beside a rule for regression: half the median distance to a row a deviation away or more.
 
     A target a deviation away stands for "another class". Nothing is trained here.
     """
     rows = []
     for name, tuning in table.details["tuning"].items():
-        say(f"{name}: distances", 0, 1)
+        on_progress(f"{name}: distances", 0, 1)
         candidates = table.settings["arms"]["rcad"]["candidates"]
         tuned = [candidates[index]["alpha"] for index in tuning["rcad"]["chosen"]][: settings.splits]
         data = read(name, data_dir)
@@ -169,7 +173,7 @@ def regression(settings: Settings, table: Study, data_dir: Path | None, say: Say
     return rows
 
 
-def run(settings: Settings, uci: Study | None, data_dir: Path | None, say: Say) -> Study:
+def run(settings: Settings, uci: Study | None, data_dir: Path | None, on_progress: OnProgress) -> Study:
     """Everything of the page; `uci` is T7's record, or None where the data are not there."""
     return Study(
         target="alpha",
@@ -177,10 +181,10 @@ def run(settings: Settings, uci: Study | None, data_dir: Path | None, say: Say) 
         about=ABOUT,
         settings=asdict(settings),
         details={
-            "linear": linear(settings, say),
-            "moons": moons(settings, say),
-            "digits": digits(settings, say),
-            "uci": None if uci is None else regression(settings, uci, data_dir, say),
+            "linear": linear(settings, on_progress),
+            "moons": moons(settings, on_progress),
+            "digits": digits(settings, on_progress),
+            "uci": None if uci is None else regression(settings, uci, data_dir, on_progress),
         },
     )
 
@@ -222,12 +226,12 @@ SEEDS, LAM = range(5), 0.1
 SEARCHES = {"ResNet-18": "T4-tuned", "a small CNN without BatchNorm": "T4-tuned-small_cnn"}
 
 
-def images(results: Path, data_dir: Path | None, say: Say) -> list[dict[str, Any]]:
+def images(results: Path, data_dir: Path | None, on_progress: OnProgress) -> list[dict[str, Any]]:
     """CIFAR-100: the suggestion beside F4's curve on held-out images, and beside what T4's searches chose.
 
     Nothing is trained. The runs are those of the packs in RESULTS/images.
     """
-    say("images: distances", 0, 1)
+    on_progress("images: distances", 0, 1)
     train = load("cifar100", data_dir=data_dir).train
 
     def suggested(count: int) -> float:
@@ -270,7 +274,7 @@ def images(results: Path, data_dir: Path | None, say: Say) -> list[dict[str, Any
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compute what is not there yet, then write OUT/alpha.json and OUT/alpha.md."""
-    parser = argparse.ArgumentParser(prog="python -m rcad.paper.alpha", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/alpha"), metavar="DIR")
     parser.add_argument("--scale", choices=list(SCALES), default="full")
     parser.add_argument("--uci", type=Path, metavar="FILE", help="T7's record; without it UCI is left out")
@@ -282,12 +286,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         path, settings = given.out / "alpha.json", SCALES[given.scale]
         kept = records.finished(path, asdict(settings), given.scale)
         stale = kept is not None and (kept.details["uci"] is None) != (uci is None)
-        study, _ = computed(
-            path, given.scale, asdict(settings), lambda: run(settings, uci, given.data_dir, _say), again=stale
+        study, _ = compute(
+            path, given.scale, asdict(settings), lambda: run(settings, uci, given.data_dir, _print_part), again=stale
         )
         if given.images is not None:
-            study = replace(study, details={**study.details, "images": images(given.images, given.data_dir, _say)})
-        files, note = write_study(study, path, "python -m rcad.paper.alpha")
+            study = replace(
+                study, details={**study.details, "images": images(given.images, given.data_dir, _print_part)}
+            )
+        files, note = write_study(study, path, "python benchmarks/measured_alpha.py")
     except (InputError, MissingExtraError) as error:
         print(f"alpha: {error}", file=sys.stderr)
         return 2
@@ -297,9 +303,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _say(what: str, done: int, total: int) -> None:
+def _print_part(part: str, done: int, total: int) -> None:
     if done in (0, total):
-        print(what, file=sys.stderr, flush=True)
+        print(part, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many replicas a core trains at once: the stacked trainer against separate runs, turn by turn in one process.
 
-    python benchmarks/stacked.py [--replicas 64 256 1340] [--features 13] [--examples 455] [--rounds 3]
+    python benchmarks/stacked_runs.py [--replicas 64 256 1340] [--features 13] [--examples 455] [--rounds 3]
 
 Nets of UCI size: one hidden layer of 50 ReLU, Gaussian head, Adam, batches of 32. A separate run is a plain PyTorch
 loop around `Criterion.backward`. Prints JSON: microseconds per replica and step of each, and the ratio of the two,

@@ -1,4 +1,4 @@
-"""What a study leaves behind: a record, a page, a text. The same command may replace them, and no other one."""
+"""The files of a study: record, page and text. Only the command that made them may replace them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from rcad.train.trackers import parse_trackers, track_study
 
 
 @dataclass(frozen=True, repr=False)
-class Kept(ABC):
-    """What a study found: an object that shows itself in a notebook, in a terminal and in files.
+class StudyResult(ABC):
+    """The result of a study: an object that shows itself in a notebook, in a terminal and in files.
 
     Attributes:
         record: everything, as plain data.
@@ -64,18 +64,18 @@ class Kept(ABC):
 
     def written(self, *files: Path) -> Self:
         """Write the record (.json), the text (.md) and the page (.html): the last named first, the page last."""
-        shown = self.document
+        document = self.document
         make_folder(files[0].parent)
         for path in reversed(files):
             if path.suffix == ".json":
                 write_sealed(path, self.record)
             else:
-                write_text(path, html.page(shown) if path.suffix == ".html" else markdown(shown))
+                write_text(path, html.page(document) if path.suffix == ".html" else markdown(document))
         return replace(self, files=files)
 
 
 def tell_trackers(
-    found: Kept,
+    result: StudyResult,
     place: Place,
     command: str,
     config: Mapping[str, Any],
@@ -86,38 +86,36 @@ def tell_trackers(
     """The study with its pictures, for the trackers of the place; see `track_study`."""
     if place.track:
         with tempfile.TemporaryDirectory() as scratch:
-            has = any(file.suffix == ".png" for file in found.files)
-            named = [replace(one, name=f"figure-{k}") for k, one in enumerate(found.document.figures, 1)]
-            drawn = [] if has else save(named, Path(scratch))
-            title, out = found.document.title, found.files[0].parent if found.files else place.store.path
-            files = [*found.files, *drawn]
-            track_study(place.track, command, title, out, config, numbers, files, rows=rows, status=status)
+            files, document = list(result.files), result.document
+            out = files[0].parent if files else place.store.path
+            if all(file.suffix != ".png" for file in files):
+                figures = [replace(figure, name=f"figure-{k}") for k, figure in enumerate(document.figures, 1)]
+                files += save(figures, Path(scratch))
+            track_study(place.track, command, document.title, out, config, numbers, files, rows=rows, status=status)
 
 
 def plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record as its file will give it back."""
-    found: dict[str, Any] = loads(dumps(finite_or_none(record)), "a record")
-    return found
+    return loads(dumps(finite_or_none(record)), "a record")  # type: ignore[no-any-return]
 
 
-def earlier(files: Sequence[Path], what: str, **marks: str) -> dict[str, Any] | None:
+def earlier(files: Sequence[Path], study: str, **marks: str) -> dict[str, Any] | None:
     """The record that an earlier call left in the last of these files; None where there is none of them.
 
     Args:
-        what: they are of, e.g. "comparison".
-        marks: what the record says of itself; where it does not, whatever lies there is refused.
+        study: its name in messages: "comparison".
+        marks: fields that its record has. Where it has others, whatever lies there is refused.
     """
-    found = loads(read_text(files[-1]), str(files[-1])) if files[-1].is_file() else None
-    if isinstance(found, dict) and all(found.get(key) == value for key, value in marks.items()):
+    record = loads(read_text(files[-1]), str(files[-1])) if files[-1].is_file() else None
+    if isinstance(record, dict) and all(record.get(key) == value for key, value in marks.items()):
         try:
-            whole: dict[str, Any] = unsealed(found)
+            return unsealed(record)  # type: ignore[no-any-return]
         except InputError as error:
             words = str(error).partition("; ")[0]
-            raise InputError(f"in {files[-1]}: {words}; move it away to make the {what} again") from None
-        return whole
+            raise InputError(f"in {files[-1]}: {words}; move it away to make the {study} again") from None
     for path in files:
         if path.exists():
-            raise InputError(f"expected a folder for the {what}, but {path} is something else; pass another --out")
+            raise InputError(f"expected a folder for the {study}, but {path} is something else; pass another --out")
     return None
 
 
@@ -128,16 +126,22 @@ def check_packages(*more: tuple[str, str, str]) -> None:
         need(*module)
 
 
+def report_folder(out: Path | str) -> Path:
+    """The folder of a report, which may be missing yet but is no file."""
+    folder = expanded(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"expected a folder for --out, but {folder} is a file; name another")
+    return folder
+
+
 @contextmanager
 def workplace(
     out: Path | str | None, runs: Path | str | None, *, track: str | Sequence[str] | None = None, **where: Any
 ) -> Iterator[tuple[Path | None, Place]]:
     """The folder of the report, and where runs are made: in `runs`, else inside the report, else for a while."""
     trackers = parse_trackers(track)
-    kept = None if out is None else expanded(out)
-    if kept is not None and kept.exists() and not kept.is_dir():
-        raise InputError(f"expected a folder for --out, but {kept} is a file; name another")
+    folder = None if out is None else report_folder(out)
     with ExitStack() as stack:
         if runs is None:
-            runs = (kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))) / "runs"
-        yield kept, Place.of(Path(runs), track=trackers, **where)
+            runs = (folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))) / "runs"
+        yield folder, Place.of(Path(runs), track=trackers, **where)

@@ -1,0 +1,17 @@
+"""What the tests of adapters share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_accelerator() -> Iterator[None]:
+    """Accelerators of one process share a state; each test begins with its own."""
+    yield
+    if state := sys.modules.get("accelerate.state"):
+        state.AcceleratorState._reset_state(True)
+        state.GradientState._reset_state()
