@@ -73,7 +73,7 @@ def test_a_real_grad_scaler_with_fp16() -> None:
 
 def test_later_steps_never_wait_for_the_gpu() -> None:
     x, y = batch()
-    method = compose(methods.data_augmentation(), methods.mixup(), methods.rcad())
+    method = compose(methods.data_augmentation(), methods.mixup(), methods.rcad(0.5, 0.1))  # measuring alpha waits
     net, criterion, generator = resnet(), method.criterion(), torch.Generator("cuda").manual_seed(0)
 
     def step() -> None:
@@ -96,7 +96,7 @@ def test_inductor_matches(what: str) -> None:
     torch._dynamo.reset()
     x, y = batch()
     plain, compiled, x = resnet(16).double(), resnet(16).double(), x.double()  # where only a mistake can differ
-    terms = methods.rcad().terms
+    terms = methods.rcad(0.5, 0.1).terms
     Criterion(terms=terms)(plain, x, y).backward()
     if what == "objective":
         torch.compile(Objective(compiled, terms=terms))(x, y).total.backward()
