@@ -68,7 +68,16 @@ def test_the_order_of_what_to_do() -> None:
 
 
 def test_what_is_said_of_tuned_methods() -> None:
+    page = words("docs/few-labels.md")
     assert over("tuned", "RCAD", N500, "accuracy").high < 0 > over("cnn", "RCAD", N500, "accuracy").high
+    lost = over("tuned", "RCAD", N2000, "accuracy")
+    assert lost.high < 0 > over("tuned", "RCAD", N2000, "nll").high
+    lam = choice("RCAD")["values"]["RCAD.lam"]
+    erm, own, other = (choice(row)["values"]["optim.weight_decay"] for row in ("ERM", "RCAD", RANDOM))
+    assert own == erm != other
+    assert f"best for ERM ({erm:.2g}), with lam {lam:.2f}." in page
+    assert f"RCAD with lam near 0 is ERM, so the {-lost.mean:.1f} points it lost" in page
+    assert f"RCAD's {over('tuned', 'RCAD', N2000, 'accuracy', RANDOM).mean:.1f} points over a random direction" in page
     assert over("cnn", "RCAD", N500, "nll").low > 0 >= over("tuned", "RCAD", N500, "nll").low
     for kind, control in (("cnn", RANDOM), ("cnn", ENTROPY), ("tuned", RANDOM)):
         assert over(kind, control, N500, "nll", "RCAD").low > 0
@@ -98,7 +107,15 @@ def choice(row: str) -> dict[str, Any]:
 
 
 def test_the_recipe_is_what_validation_chose() -> None:
-    page, tried = words("docs/few-labels.md"), {row: choice(row) for row in ("ERM", "LS", "MixUp", VIEWS)}
+    rows = {
+        "ERM": "ERM",
+        ENTROPY: "entropy at x",
+        "LS": "label smoothing",
+        "MixUp": "mixup",
+        RANDOM: "random direction",
+    }
+    rows["RCAD"] = "RCAD"
+    page, tried = words("docs/few-labels.md"), {row: choice(row) for row in (VIEWS, *rows)}
     nll, accuracy = ({row: trial["metrics"][metric] for row, trial in tried.items()} for metric in ("nll", "accuracy"))
     assert min(nll, key=nll.__getitem__) == max(accuracy, key=accuracy.__getitem__) == VIEWS
     recipe = RECIPES["few-labels"]
@@ -107,8 +124,9 @@ def test_the_recipe_is_what_validation_chose() -> None:
     assert (recipe.model, recipe.train.batch_size) == (RECIPES["paper-2k"].model, RECIPES["paper-2k"].train.batch_size)
     assert f"with weight decay {recipe.optim.weight_decay}." in page
     assert (
-        f"lowest validation NLL ({nll[VIEWS]:.3f}) of the four methods tuned on 2,000 images: ERM {nll['ERM']:.3f}, "
-        f"label smoothing {nll['LS']:.3f}, mixup {nll['MixUp']:.3f}. Its validation accuracy was the best too "
+        f"lowest validation NLL ({nll[VIEWS]:.3f}) of the seven methods tuned on 2,000 images: "
+        f"{', '.join(f'{name} {nll[row]:.3f}' for row, name in rows.items())}. "
+        "Its validation accuracy was the best too "
         f"({accuracy[VIEWS]:.1f}%; ERM {accuracy['ERM']:.1f}%)"
     ) in page
     for name, base, of in (
