@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task, check_labels, check_several, count_classes
-from rcad.data.files import reason
+from rcad.data.files import intact
 from rcad.data.scaling import compact
 from rcad.errors import InputError
 
@@ -62,22 +62,16 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
     What a header says is compared with the bytes there are before any memory is taken.
     """
-    try:
+    arrays = {}
+    with intact(path, "NumPy file", "save it again"):
         if path.suffix.lower() != ".npz":
             with path.open("rb") as file:
                 return {"": _read_array(file, path.stat().st_size, path)}
         with zipfile.ZipFile(path) as archive:
-            arrays = {}
             for member in archive.infolist():
                 with archive.open(member) as file:
                     arrays[member.filename.removesuffix(".npy")] = _read_array(file, member.file_size, path)
-            return arrays
-    except InputError:
-        raise
-    except Exception as error:  # a damaged header ends in nearly everything
-        raise InputError(
-            f"expected {path} to be a whole NumPy file, but it cannot be read ({reason(error)}); save it again"
-        ) from None
+    return arrays
 
 
 def _read_array(file: IO[bytes], length: int, path: Path) -> Array:

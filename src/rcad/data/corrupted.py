@@ -16,27 +16,16 @@ import numpy.typing as npt
 
 from rcad.data.dataset import Split, check_labels, check_several
 from rcad.data.decoding import Reading
-from rcad.data.files import reason
+from rcad.data.files import intact
 from rcad.data.image_folders import class_folders, read
 from rcad.data.images import is_image_name
 from rcad.errors import InputError, one_of
 
 CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
+    *("gaussian_noise", "shot_noise", "impulse_noise"),
+    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
 """The fifteen of Hendrycks and Dietterich (2019), spelt as the published files do, in the paper's order."""
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -157,9 +146,5 @@ def _check(corruption: str, corruptions: Sequence[str], severity: int) -> None:
 def _open(path: Path) -> npt.NDArray[Any]:
     if not path.is_file():
         raise InputError(f"expected {path.name} in {path.parent}, but it is missing; {_AGAIN}")
-    try:
+    with intact(path, ".npy file", _AGAIN):
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # a damaged header ends in nearly everything
-        raise InputError(
-            f"expected {path} to be a whole .npy file, but it cannot be read ({reason(error)}); {_AGAIN}"
-        ) from None

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rcad.data.cache import allocate, clearing_advice
 from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
-from rcad.data.files import read_bytes, reason
+from rcad.data.files import intact, read_bytes
 from rcad.data.images import ColourError, decode, is_grey
 from rcad.errors import InputError, need, whole, without_advice
 
@@ -79,18 +79,13 @@ class ParquetRows:
         return replace(self, rows=self.rows[rows.start : rows.stop])
 
     def images(self) -> Iterator[Encoded]:
-        parquet = need("pyarrow.parquet", "pyarrow")
-        try:
+        with intact(f"{self.root} (row group {self.group})", "Parquet file", "fetch it again"):
+            parquet = need("pyarrow.parquet", "pyarrow").ParquetFile(self.root)
             # One thread: every core already has its own process.
-            table = parquet.ParquetFile(self.root).read_row_group(self.group, [self.column], use_threads=False)
+            table = parquet.read_row_group(self.group, [self.column], use_threads=False)
             column = table.column(0).slice(self.rows.start, len(self.rows))
             chunks = [c.field("bytes") if hasattr(c, "field") else c for c in column.chunks]
             encoded = [value for chunk in chunks for value in chunk.to_pylist()]
-        except Exception as error:  # Arrow has no common base for what a damaged file raises
-            raise InputError(
-                f"expected {self.root} to be a whole Parquet file, "
-                f"but row group {self.group} cannot be read ({reason(error)}); fetch it again"
-            ) from None
         for row, data in enumerate(encoded, self.first + self.rows.start):
             yield f"{self.root} row {row}", data or no_bytes(f"{self.root} row {row}")
 

@@ -19,13 +19,14 @@ import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, check_labels, check_several, count_classes
 from rcad.data.decoding import ImageSet, ParquetRows, Reading, Source
-from rcad.data.files import reason
+from rcad.data.files import intact
 from rcad.data.streams import read_images
 from rcad.data.table_files import split_files
 from rcad.errors import InputError, memory, need
 
 IMAGE_COLUMNS = ("img", "image")
 LABEL_COLUMNS = ("label", "fine_label")
+AGAIN = "fetch it again"
 _SHARD = re.compile(r"-(\d+)-of-(\d+)\.parquet$")
 
 
@@ -142,10 +143,8 @@ class _Shard:
             raise InputError(
                 f"expected integer labels in column {self.label} of {self.path}, but got {got}; number them"
             )
-        try:
+        with intact(self.path, "Parquet file", AGAIN):
             column = self.file.read([self.label]).column(0)
-        except Exception as error:
-            raise _unreadable(self.path, error) from None
         if column.null_count:
             row = column.to_pylist().index(None)
             raise InputError(f"expected a label in {self.path} row {row}, but got null; drop the row or label it")
@@ -180,16 +179,8 @@ def _origin(shards: Sequence[_Shard], index: int) -> str:
 
 
 def _open(path: Path) -> Any:
-    parquet = need("pyarrow.parquet", "pyarrow")
-    try:
-        return parquet.ParquetFile(path)
-    except Exception as error:  # Arrow has no common base for what a damaged file raises
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    why = reason(error)
-    return InputError(f"expected {path} to be a whole Parquet file, but it cannot be read ({why}); fetch it again")
+    with intact(path, "Parquet file", AGAIN):
+        return need("pyarrow.parquet", "pyarrow").ParquetFile(path)
 
 
 def _leaf(schema: Any, column: str) -> str | None:

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.arrays import read_arrays
-from rcad.data.files import read_bytes, reason
+from rcad.data.files import intact, read_bytes, reason
 from rcad.errors import InputError, need
 
 Numbers = npt.NDArray[np.float64]
@@ -296,13 +296,9 @@ def _sniff(text: str) -> str:
 
 def _read_parquet(path: Path) -> Table:
     pa, pq = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
-    try:
+    with intact(path, "Parquet file", "write it again"):
         # A ParquetFile, not read_table: the latter takes folders called k=v above the file for columns.
         return _arrow_table(pa, path, pq.ParquetFile(path).read())
-    except InputError:
-        raise
-    except Exception as error:  # Arrow has no common base for what a damaged file raises; bad UTF-8 is found late
-        raise InputError(f"expected {path} to be a Parquet file, but got: {reason(error)}") from None
 
 
 def frame_table(frame: Any) -> Table:
