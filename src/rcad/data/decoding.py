@@ -21,7 +21,7 @@ from rcad.data.cache import allocate, clearing_advice
 from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
 from rcad.data.files import intact, read_bytes
-from rcad.data.images import ColourError, decode, is_grey
+from rcad.data.images import ColourError, decode
 from rcad.errors import InputError, need, whole, without_advice
 
 SOURCE_LENGTH = 512
@@ -91,27 +91,29 @@ class ParquetRows:
 
 
 @dataclass(frozen=True)
-class FileParts:
+class Packed:
     """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
 
     Args:
-        names: how an error names each image.
-        starts, ends: where each lies in the file.
-        sums: the CRC-32 of each.
+        shards: the files that they come from.
+        parts: int64 (N, 5): where each begins and ends in the file, its CRC-32, its shard and its row there.
     """
 
     root: str
-    names: Sequence[str]
-    starts: Sequence[int]
-    ends: Sequence[int]
-    sums: Sequence[int]
+    shards: tuple[str, ...]
+    parts: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.parts)
+
+    def take(self, rows: Sequence[int]) -> Packed:
+        """The images at these rows."""
+        return replace(self, parts=self.parts[np.asarray(rows)])
 
     def images(self) -> Iterator[Encoded]:
         with open(self.root, "rb") as file:
-            for name, start, end, crc in zip(self.names, self.starts, self.ends, self.sums, strict=True):
+            for start, end, crc, shard, row in self.parts.tolist():
+                name = f"{self.shards[shard]} row {row}"
                 file.seek(start)
                 data = file.read(end - start)
                 if zlib.crc32(data) != crc:
@@ -121,7 +123,7 @@ class FileParts:
                     yield name, data or no_bytes(name)
 
 
-Source = ImageFiles | ParquetRows | FileParts
+Source = ImageFiles | ParquetRows | Packed
 
 
 def no_bytes(origin: str) -> InputError:
@@ -198,7 +200,6 @@ class Decoding:
     Args:
         skip_bad: leave out images that cannot be decoded, else the first is an InputError.
         surveyed: whether all images had this shape when the run began.
-        output: a file, or an open one, where the pixels go from `offset` on.
     """
 
     source: Source
@@ -206,25 +207,12 @@ class Decoding:
     size: int | None
     skip_bad: bool = False
     surveyed: bool = False
-    output: str | int = ""
-    offset: int = 0
 
-    @property
-    def root(self) -> str:
-        return self.source.root
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def into(self, file: int) -> Decoding:
-        """The same, with its pixels in an open file."""
-        return replace(self, output=file)
-
-    def run(self) -> dict[int, str]:
-        """Write the pixels, zeros for bad images; returns what is wrong with those, by place."""
+    def write(self, output: str | int, offset: int = 0) -> dict[int, str]:
+        """Write the pixels to a file, or an open one, zeros for bad images; what is wrong with those, by place."""
         bad = {}
-        with open(self.output, "r+b", _BUFFER, closefd=isinstance(self.output, str)) as out:
-            out.seek(self.offset)
+        with open(output, "r+b", _BUFFER, closefd=isinstance(output, str)) as out:
+            out.seek(offset)
             for place, image in enumerate(self.images()):
                 if isinstance(image, str):
                     bad[place] = image
@@ -237,11 +225,22 @@ class Decoding:
         for place, image in enumerate(self.images()):
             out[place] = image
 
+    def measure(self) -> list[npt.NDArray[np.int64] | str]:
+        """For each image the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
+        answers: list[npt.NDArray[np.int64] | str] = []
+        for image in self.images():
+            if isinstance(image, str):
+                answers.append(image)
+            else:
+                exact = image.astype(np.int64)
+                answers.append(np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))]))
+        return answers
+
     def images(self) -> Iterator[Pixels | str]:
         """The pixels of each image, or with `skip_bad` what is wrong with it."""
         for origin, data in self.source.images():
             try:
-                image = decode(content(data), origin, self.size, grey=self.shape[0] == 1)
+                image = decode(data, origin, self.size, grey=self.shape[0] == 1)
             except ColourError:
                 raise
             except InputError as error:
@@ -256,20 +255,26 @@ class Decoding:
             yield image
 
 
-def content(data: bytes | InputError) -> bytes:
-    """The bytes; raises the error that stands in their place."""
-    if isinstance(data, InputError):
-        raise data
-    return data
-
-
 def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
     """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
 
     Returns:
         A sentence on the images left out, if any.
     """
-    bad = in_one_shape(images.sources["train"], how, lambda shape: _decode_all(folder, images, shape, how))
+
+    def decode_all(shape: Shape) -> dict[int, str]:
+        """Decode every source; returns what is wrong with bad images, by their place over all splits."""
+        jobs: list[tuple[Decoding, str, int]] = []
+        for split, sources in images.sources.items():
+            output = folder / f"{split}_x.npy"
+            offset = allocate(output, (sum(map(len, sources)), *shape))
+            for part in (part for source in sources for part in cut(source)):
+                jobs.append((Decoding(part, shape, how.size, how.skip_bad), str(output), offset))
+                offset += len(part) * math.prod(shape)
+        found = run_all("write", jobs, how)
+        return {first + place: problem for first, problems in found for place, problem in problems.items()}
+
+    bad = in_one_shape(images.sources["train"], how, decode_all)
     for split, rows in images.good_rows(bad).items():
         y = images.labels[split]
         if len(rows) < len(y):
@@ -280,28 +285,13 @@ def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ..
 
 def in_one_shape(sources: Sequence[Source], how: Reading, work: Callable[[Shape], T]) -> T:
     """Call `work` with the shape of the first image, and again with three channels where a later one has colour."""
-    grey, height, width = first_image(sources, how)
-    if grey:
+    channels, height, width = first_shape(sources, how)
+    if channels == 1:
         try:
             return work((1, height, width))
         except ColourError:  # begin again
             pass
     return work((3, height, width))
-
-
-def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> dict[int, str]:
-    """Decode every source; returns what is wrong with bad images, by their place over all splits."""
-    jobs = []
-    for split, sources in images.sources.items():
-        output = folder / f"{split}_x.npy"
-        offset = allocate(output, (sum(map(len, sources)), *shape))
-        for part in (part for source in sources for part in cut(source)):
-            jobs.append(Decoding(part, shape, how.size, how.skip_bad, output=str(output), offset=offset))
-            offset += len(part) * math.prod(shape)
-    bad: dict[int, str] = {}
-    for first, problems in run_all(jobs, how):
-        bad |= {first + place: problem for place, problem in problems.items()}
-    return bad
 
 
 def cut(source: Any) -> list[Any]:
@@ -310,13 +300,16 @@ def cut(source: Any) -> list[Any]:
     return [source.take(range(k, min(k + SOURCE_LENGTH, count))) for k in range(0, count, SOURCE_LENGTH)]
 
 
-def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[tuple[int, Any]]:
-    """Run jobs on all cores; yields (number of images before the job, its result) in their order."""
-    done, total = 0, sum(map(len, jobs))
+def run_all(method: str, jobs: Sequence[tuple[Any, ...]], how: Reading) -> Iterator[tuple[int, Any]]:
+    """Call a method of each `Decoding`, the first of a job, with the others, on all cores.
+
+    Yields (number of images before the job, its result) in the order of the jobs.
+    """
+    done, total = 0, sum(len(job[0].source) for job in jobs)
     with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
-        for job, answer in [(job, decoders.submit(job)) for job in jobs]:
+        for job, answer in [(job, decoders.submit(method, *job)) for job in jobs]:
             yield done, answer.result()
-            done += len(job)
+            done += len(job[0].source)
             how.progress(done, total)
 
 
@@ -324,12 +317,15 @@ def all_broken(sources: Sequence[Source]) -> InputError:
     return InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
 
 
-def first_image(sources: Sequence[Source], how: Reading) -> tuple[bool, int, int]:
-    """Whether the first image is grey, and its height and width."""
+def first_shape(sources: Sequence[Source], how: Reading) -> Shape:
+    """(C, H, W) of the first image, which has one channel where it is grey."""
     for origin, data in (image for source in sources for image in source.images()):
         try:
-            pixels = decode(content(data), origin)
-            return is_grey(content(data), origin), how.size or pixels.shape[1], how.size or pixels.shape[2]
+            try:
+                channels, height, width = decode(data, origin, grey=True).shape
+            except ColourError:
+                channels, height, width = decode(data, origin).shape
+            return channels, how.size or height, how.size or width
         except InputError:
             if not how.skip_bad:
                 raise

@@ -33,24 +33,20 @@ def is_image_name(name: str) -> bool:
     return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
 
 
-def is_grey(data: bytes, origin: str) -> bool:
-    """Whether an encoded image has one channel beside transparency; reads its header only."""
-    with _opened(data, origin) as image:
-        return _grey(image)
-
-
-def decode(data: bytes, origin: str, size: int | None = None, *, grey: bool = False) -> npt.NDArray[np.uint8]:
+def decode(
+    data: bytes | InputError, origin: str, size: int | None = None, *, grey: bool = False
+) -> npt.NDArray[np.uint8]:
     """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB.
 
     Args:
-        data: the encoded file; 16 bits a channel are rounded to 8.
+        data: the encoded file, or why there is none, which is raised; 16 bits a channel are rounded to 8.
         origin: how an error names the image.
         size: where given, the largest centred square is resized to size x size (bilinear with antialiasing):
             the shorter side becomes `size`, the longer one is cropped.
         grey: one channel, (1, H, W); a colour image is then a `ColourError`.
     """
     with _opened(data, origin) as image:
-        if grey and not _grey(image):
+        if grey and image.mode not in _GREY_MODES and not image.mode.startswith("I;16"):
             raise ColourError(f"expected a grey image, but got mode {image.mode} in {origin}")
         image.load()
         # A broken EXIF block says nothing about the pixels.
@@ -70,10 +66,12 @@ def decode(data: bytes, origin: str, size: int | None = None, *, grey: bool = Fa
 
 
 @contextlib.contextmanager
-def _opened(data: bytes, origin: str) -> Iterator[Any]:
+def _opened(data: bytes | InputError, origin: str) -> Iterator[Any]:
     """Pillow's image; whatever its plugins raise on broken files becomes one line."""
     pillow = _pillow()
     try:
+        if isinstance(data, InputError):
+            raise data
         with pillow.open(io.BytesIO(data), formats=_FORMATS) as image:
             yield image
     except InputError:
@@ -85,10 +83,6 @@ def _opened(data: bytes, origin: str) -> Iterator[Any]:
             f"expected {origin} to be an image, but it cannot be decoded ({why}); "
             "replace or remove it, or pass --skip-bad"
         ) from None
-
-
-def _grey(image: Any) -> bool:
-    return image.mode in _GREY_MODES or image.mode.startswith("I;16")
 
 
 def _eight_bits(image: Any, origin: str) -> Any:
