@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.archives import unpack
-from rcad.data.cache import Described, cached
+from rcad.data.cache import cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
 from rcad.data.files import read_bytes, reason
@@ -74,9 +74,9 @@ def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, prog
         y = check_labels(column, len(classes), lambda index: f"{origin} image {index}")
         return table[:, label_bytes:].reshape(-1, 3, 32, 32), y
 
-    def build(folder: Path) -> Described:
+    def build(folder: Path) -> dict[str, Any]:
         _save_parts(folder, files, read_part, progress)
-        return Described(classes, f"{name}, binary version, from {path.name}")
+        return {"classes": classes, "note": f"{name}, binary version, from {path.name}"}
 
     return cached(name, [*chain(*files.values())], root, {"labels": labels, "classes": classes}, build, cache_dir)
 
@@ -127,9 +127,9 @@ def load_svhn(
         split: _check_there(folder, [f"{part}_32x32.mat" for part in names], folder) for split, names in parts.items()
     }
 
-    def build(target: Path) -> Described:
+    def build(target: Path) -> dict[str, Any]:
         _save_parts(target, files, _read_svhn, progress)
-        return Described(OFFICIAL["svhn"].classes, "SVHN, cropped digits" + (", with extra" if extra else ""))
+        return {"classes": OFFICIAL["svhn"].classes, "note": "SVHN, cropped digits" + (", with extra" if extra else "")}
 
     return cached("svhn", [*chain(*files.values())], folder, {"extra": extra, "check": True}, build, cache_dir)
 

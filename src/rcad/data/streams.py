@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, Described, build_once, cached, check_room, fingerprint, hashed
+from rcad.data.cache import DECODING, build_once, cached, check_room, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import (
@@ -157,10 +157,10 @@ def read_images(
     if how.stream or (how.stream is None and _too_large(find_images(), how)):
         return _streamed(files, root, find_images(), how)
 
-    def build(folder: Path) -> Described:
+    def build(folder: Path) -> dict[str, Any]:
         images = find_images()
         omissions = (*images.omissions, *decode_splits(folder, images, how))
-        return Described(images.classes, "; ".join([images.note, *omissions]), omissions)
+        return {"classes": images.classes, "note": "; ".join([images.note, *omissions]), "omissions": omissions}
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
     return cached(kind, files, root, options, build, how.cache_dir)
