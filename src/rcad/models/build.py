@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from rcad.errors import InputError, check_parameters, one_of, shown
-from rcad.models.layers import Model
+from rcad.models.layers import Model, Normalize
 from rcad.models.weights import load_weights
 
 NETWORKS = {
@@ -44,7 +44,7 @@ def build(
         weights: a file to load, see `load_weights`; or "pretrained", those that timm has for its network. With either
             a timm network keeps its own mean and std.
         norm: "batch", "group" or "none" for the convnets of this package.
-        mean, std: per channel of images, in [0, 1] pixels.
+        mean, std: per channel of images, in [0, 1] pixels; by default 0 and 1, and timm's own for its networks.
         dropout: probability in [0, 1), for wide ResNets, "small_cnn", "mlp" and timm.
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of "mlp".
@@ -54,8 +54,9 @@ def build(
     """
     shape, of_timm = tuple(in_shape), name.startswith(TIMM)
     options = {key: value for key, value in options.items() if value is not None}
+    statistics = {key: torch.tensor(options.pop(key)) for key in ("mean", "std") if key in options}
     if weights is not None and of_timm:
-        options = {key: value for key, value in options.items() if key not in ("mean", "std")}
+        statistics = {}
         options["pretrained"] = weights == PRETRAINED
     elif weights == PRETRAINED:
         raise InputError(f"expected a file of weights for {name}, but got 'pretrained', which is for --model timm:NAME")
@@ -65,7 +66,7 @@ def build(
     parameters = set(signature(network).parameters)
     own = parameters - {"num_outputs", "in_shape", "channels"}
     for option in options:
-        one_of(f"an option of {name}", option, sorted(own))
+        one_of(f"an option of {name}", option, sorted(own | {"mean", "std"}))
     if "stem" in own:
         options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
     size = {"in_shape": shape} if "in_shape" in parameters else {"channels": shape[0]}
@@ -73,6 +74,9 @@ def build(
     if options.get("width", 0) > WIDE:
         _check_width(f"{name} of width {shown(options['width'])}", options["width"], make)
     model = make()
+    if isinstance(model.normalize, Normalize):
+        for key, value in statistics.items():
+            model.normalize.get_buffer(key).copy_(value)
     if weights is not None and weights != PRETRAINED:
         load_weights(model, weights)
     return model
