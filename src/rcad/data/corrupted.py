@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Split, check_labels, check_several
-from rcad.data.decoding import Reading
+from rcad.data.decoding import Reading, is_image_name
 from rcad.data.files import intact
 from rcad.data.image_folders import class_folders, read
-from rcad.data.images import is_image_name
 from rcad.errors import InputError, one_of
 
 CORRUPTIONS = (

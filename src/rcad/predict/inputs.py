@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from rcad.data.arrays import read_arrays
+from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
-from rcad.data.images import ColourError, decode, is_image_name
 from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
 from rcad.data.table_files import Table, Text, frame_table, read_table
