@@ -37,6 +37,11 @@ def load(name_or_path: str) -> Dataset:
         shapes = " and ".join(str(x.shape[1:]) for x, _ in pairs)
         raise InputError(f"expected x_train and x_test of {path} to agree in shape, but got {shapes}; store them alike")
     task, classes, targets = _targets([y for _, y in pairs], path)
+    why = "regression, since the targets are floats (store integers or text for classes)"
+    if task == "classification":
+        empty = np.setdiff1d(np.arange(targets[0].max()), targets[0])
+        why = "classification, since the targets are integers or text"
+        why += f"; no training example of class {empty[0]}" if len(empty) else ""
     splits = [Split(x, y) for (x, _), y in zip(pairs, targets, strict=True)]
     return Dataset(
         name=path.stem,
@@ -44,17 +49,8 @@ def load(name_or_path: str) -> Dataset:
         train=splits[0],
         test=splits[1] if len(splits) == 2 else None,
         classes=classes,
-        note=f"arrays from {path.name}; {_why(task, targets[0])}",
+        note=f"arrays from {path.name}; {why}",
     )
-
-
-def _why(task: Task, y: Array) -> str:
-    """How the task was chosen, and what it leaves open."""
-    if task == "regression":
-        return "regression, since the targets are floats (store integers or text for classes)"
-    empty = np.setdiff1d(np.arange(y.max()), y)
-    gap = f"; no training example of class {empty[0]}" if len(empty) else ""
-    return f"classification, since the targets are integers or text{gap}"
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

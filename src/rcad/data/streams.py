@@ -154,7 +154,12 @@ def read_images(
         files: all that the images and labels depend on, below `root`.
         find_images: not called where the images are in the cache.
     """
-    if how.stream or (how.stream is None and _too_large(find_images(), how)):
+    stream = how.stream
+    if stream is None:
+        images = find_images()
+        shape = (3, how.size, how.size) if how.size else first_shape(images.sources["train"], how)
+        stream = sum(map(len, images.labels.values())) * math.prod(shape) > memory() / 2
+    if stream:
         return _streamed(files, root, find_images(), how)
 
     def build(folder: Path) -> dict[str, Any]:
@@ -164,11 +169,6 @@ def read_images(
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
     return cached(kind, files, root, options, build, how.cache_dir)
-
-
-def _too_large(images: ImageSet, how: Reading) -> bool:
-    shape = (3, how.size, how.size) if how.size else first_shape(images.sources["train"], how)
-    return sum(map(len, images.labels.values())) * math.prod(shape) > memory() / 2
 
 
 def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading) -> Dataset:

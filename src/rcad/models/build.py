@@ -77,8 +77,12 @@ def build(
         options.setdefault("stem", "cifar" if max(shape[1:]) <= LARGEST_SMALL_IMAGE else "imagenet")
     size = {"in_shape": shape} if "in_shape" in parameters else {"channels": shape[0]}
     make = partial(network, num_outputs=num_outputs, **size, **options)
-    if options.get("width", 0) > WIDE:
-        _check_width(f"{name} of width {shown(options['width'])}", options["width"], make)
+    width = options.get("width", 0)
+    if width > WIDE:
+        described = f"{name} of width {shown(width)}"
+        check_parameters(described, 9 * width**2)  # of one of its 3x3 convolutions: more, and it cannot be counted
+        with torch.device("meta"):
+            check_parameters(described, sum(parameter.numel() for parameter in make().parameters()))
     model = make()
     if isinstance(model.normalize, Normalize):
         for key, value in statistics.items():
@@ -96,12 +100,6 @@ def _network(name: str) -> Callable[..., Model]:
     one_of("the model", name, MODELS)
     network: Callable[..., Model] = pkgutil.resolve_name(f"rcad.models.{NETWORKS[name]}")
     return network
-
-
-def _check_width(network: str, width: int, make: Callable[[], Model]) -> None:
-    check_parameters(network, 9 * width**2)  # of one of its 3x3 convolutions: more, and it cannot even be counted
-    with torch.device("meta"):
-        check_parameters(network, sum(parameter.numel() for parameter in make().parameters()))
 
 
 def load_weights(model: Model, path: str | Path) -> None:
