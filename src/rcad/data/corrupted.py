@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Split, check_labels, check_several
-from rcad.data.decoding import Reading, is_image_name
+from rcad.data.decoding import Reading
 from rcad.data.files import intact
-from rcad.data.image_folders import class_folders, read
+from rcad.data.image_folders import class_folders, images_below, read
 from rcad.errors import InputError, one_of
 
 CORRUPTIONS = (
@@ -73,16 +73,13 @@ class CorruptedFolders:
         root = self.folder / corruption / str(severity)
         if not root.is_dir():
             raise InputError(f"expected the folder {root}, but it is missing; {_AGAIN}")
-        files = {
-            folder.name: sorted(f"{folder.name}/{file.name}" for file in folder.iterdir() if is_image_name(file.name))
-            for folder in class_folders(root)
-        }
+        files = {folder.name: images_below(root, folder) for folder in class_folders(root)}
         if unknown := sorted(files.keys() - set(self.classes)):
             raise InputError(
                 f"expected only known classes in {root}, but got {unknown[0]!r}; read the set it belongs to"
             )
         for name in self.classes:
-            if not files.get(name):
+            if name not in files:
                 raise InputError(f"expected images in {root / name}, but got none; {_AGAIN}")
         return read(root, {"train": files}, self.classes, Reading(cache_dir=self.cache_dir), "tiny-imagenet-c").train
 

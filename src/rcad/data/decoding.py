@@ -339,7 +339,12 @@ class Decoding:
             if image.shape != self.shape:
                 if self.surveyed:
                     raise InputError(f"expected {origin} as it was when the run began, but its size has changed")
-                raise SizesDifferError(differing(self.shape, image.shape, origin))
+                first, other = (f"{shape[2]}x{shape[1]}" for shape in (self.shape, image.shape))
+                raise SizesDifferError(
+                    f"expected every image to be {first} like the first, but got {other} in {origin}; pass size= "
+                    f"(--size or --set data.size=), e.g. {min(*self.shape[1:], *image.shape[1:])}, to resize and crop "
+                    "them"
+                )
             yield image
 
 
@@ -430,12 +435,3 @@ def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
         for start in range(0, len(rows), SOURCE_LENGTH):
             out.write(images[rows[start : start + SOURCE_LENGTH]].data)
     os.replace(partial, path)
-
-
-def differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:
-    """The message about an image that differs in size from the first."""
-    first, other = (f"{shape[2]}x{shape[1]}" for shape in (expected, got))
-    return (
-        f"expected every image to be {first} like the first, but got {other} in {origin}; "
-        f"pass size= (--size or --set data.size=), e.g. {min(*expected[1:], *got[1:])}, to resize and crop them"
-    )

@@ -66,7 +66,14 @@ def build(
         options["pretrained"] = weights == PRETRAINED
     elif weights == PRETRAINED:
         raise InputError(f"expected a file of weights for {name}, but got 'pretrained', which is for --model timm:NAME")
-    network = _network(name)
+    network: Callable[..., Model]
+    if of_timm:
+        from rcad.models.timm_model import TimmModel
+
+        network = partial(TimmModel, name.removeprefix(TIMM))
+    else:
+        one_of("the model", name, MODELS)
+        network = pkgutil.resolve_name(f"rcad.models.{NETWORKS[name]}")
     if name != "mlp" and len(shape) != 3:
         raise InputError(f"expected images of shape (C, H, W) for {name}, but got {shape}; take 'mlp' for tables")
     parameters = set(signature(network).parameters)
@@ -90,16 +97,6 @@ def build(
     if weights is not None and weights != PRETRAINED:
         load_weights(model, weights)
     return model
-
-
-def _network(name: str) -> Callable[..., Model]:
-    if name.startswith(TIMM):
-        from rcad.models.timm_model import TimmModel
-
-        return partial(TimmModel, name.removeprefix(TIMM))
-    one_of("the model", name, MODELS)
-    network: Callable[..., Model] = pkgutil.resolve_name(f"rcad.models.{NETWORKS[name]}")
-    return network
 
 
 def load_weights(model: Model, path: str | Path) -> None:
