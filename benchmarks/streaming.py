@@ -34,7 +34,7 @@ import torch
 from common import head, write
 from PIL import Image
 
-from rcad.data.images import decode
+from rcad.data.decoding import decode
 from rcad.data.streams import Stream
 from rcad.errors import cores
 from rcad.runs.config import RunConfig

@@ -69,8 +69,7 @@ class Repository:
         self.address, self._kind, self._memory = address, kind, memory
         hub = library()
         self._home = Path(hub.constants.HF_HUB_CACHE) / f"{kind}s--{address.repo.replace('/', '--')}"
-        self._sizes: dict[str, int] = {}
-        self._digests: dict[str, str] = {}
+        self._described: dict[str, Any] = {}
         try:
             told = hub.HfApi().repo_info(
                 address.repo, revision=address.revision, repo_type=kind, files_metadata=True, timeout=20
@@ -89,12 +88,8 @@ class Repository:
             return
         self.online, self.commit = True, str(told.sha)
         self._folder = self._home / "snapshots" / self.commit
-        self.names = [one.rfilename for one in told.siblings if ".." not in one.rfilename.split("/")]
-        for one in told.siblings:
-            self._sizes[one.rfilename] = one.size or 0
-            digest = one.lfs.sha256 if one.lfs is not None else one.blob_id
-            if digest:
-                self._digests[one.rfilename] = digest
+        self.names = [file.rfilename for file in told.siblings if ".." not in file.rfilename.split("/")]
+        self._described = {file.rfilename: file for file in told.siblings}
 
     def __str__(self) -> str:
         return f"{PREFIX}{self.address.repo}@{self.commit}"
@@ -124,7 +119,7 @@ class Repository:
 
     def _download(self, names: Sequence[str], progress: Progress | None) -> None:
         hub = library()
-        done, total = 0, sum(self._sizes[name] for name in names)
+        done, total = 0, sum(self._described[name].size or 0 for name in names)
 
         class Bytes(hub.utils.tqdm):  # type: ignore[misc, name-defined]
             def __init__(self, *words: Any, **options: Any) -> None:
@@ -165,7 +160,9 @@ class Repository:
             known = {}
         for name, path in files.items():
             stat = path.stat()
-            wanted = self._digests.get(name) or path.resolve().name
+            file = self._described.get(name)
+            told = file and (file.blob_id if file.lfs is None else file.lfs.sha256)
+            wanted = told or path.resolve().name
             seen = [wanted, stat.st_size, stat.st_mtime_ns]
             if known.get(name) == seen:
                 continue

@@ -15,7 +15,7 @@ import pytest
 from cli.conftest import Cli, Refused
 from made import files, images, png, table
 from rcad.cli import doctor
-from rcad.data import decoding, download
+from rcad.data import decoding, official
 from rcad.data.registry import OFFICIAL, READERS
 
 
@@ -135,7 +135,7 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(remote)
         return folder / remote.filename  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(download, "fetch_file", fetch_file)
+    monkeypatch.setattr(official, "fetch_file", fetch_file)
     result = cli("data", "fetch", "svhn", "--extra", "--data-dir", "d")
     assert calls == [*OFFICIAL["svhn"].files, *OFFICIAL["svhn"].optional]
     assert "d/svhn/extra_32x32.mat  checksum ok" in result.out

@@ -244,7 +244,7 @@ CASES = {
         {"target": 0},
     ),
     "tables of no split": (lambda t: shards(t, name="part-0.parquet"), "a table called train in .*hf", {"target": "y"}),
-    "parquet bad UTF-8": (bad_utf8, "u.parquet to be a Parquet file, but got: .*codec", {"target": "y"}),
+    "parquet bad UTF-8": (bad_utf8, "u.parquet to be a whole Parquet file, but .*codec", {"target": "y"}),
 }
 
 

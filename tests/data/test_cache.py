@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rcad.data import cache
-from rcad.data.cache import Described, cached, entries, open_entry, verify
+from rcad.data.cache import cached, entries, open_entry, verify
 from rcad.errors import InputError
 
 IMAGES = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4)
@@ -31,11 +31,11 @@ class Source:
         old = self.file.stat().st_mtime - age
         os.utime(self.file, (old, old))
 
-    def build(self, folder: Path) -> Described:
+    def build(self, folder: Path) -> dict:
         self.built += 1
         np.save(folder / "train_x.npy", IMAGES)
         np.save(folder / "train_y.npy", np.array([0, 1]))
-        return Described(("a", "b"), "two images")
+        return {"classes": ("a", "b"), "note": "two images"}
 
     def load(self, **options):
         return cached("toy", [self.file], self.file.parent, options, self.build, self.cache_dir)

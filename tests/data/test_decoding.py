@@ -11,8 +11,7 @@ from PIL import Image
 
 from data.conftest import encode, noise
 from rcad.data import decoding
-from rcad.data.decoding import ImageFiles, ImageSet, Reading, SizesDifferError, decode_splits
-from rcad.data.images import decode
+from rcad.data.decoding import ImageFiles, ImageSet, Reading, SizesDifferError, decode, decode_splits
 from rcad.errors import InputError
 
 

@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from one_line import one_line
-from rcad.data import download
-from rcad.data.download import fetch, fetch_file
+from rcad.data import official
+from rcad.data.official import fetch, fetch_file
 from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError
 
@@ -73,7 +73,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(official.time, "sleep", lambda seconds: None)
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
 

@@ -9,7 +9,7 @@ import pytest
 from data.conftest import red, reds, write
 from one_line import one_line
 from rcad.data import decoding, image_folders, registry
-from rcad.data.official_readers import load_tiny_imagenet
+from rcad.data.official import load_tiny_imagenet
 from rcad.errors import InputError
 
 

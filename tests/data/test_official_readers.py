@@ -6,7 +6,7 @@ import scipy.io
 
 from data.conftest import write
 from made import tar
-from rcad.data.official_readers import load_cifar10, load_cifar100, load_svhn
+from rcad.data.official import load_cifar10, load_cifar100, load_svhn
 from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES
 from rcad.errors import InputError
 

@@ -155,7 +155,7 @@ HEAVY = ("torch", "pandas", "pyarrow", "PIL", "scipy", "sklearn")
 
 def test_importing_the_registry_is_light():
     program = (
-        "import sys, rcad.data.registry, rcad.data.download, rcad.data.decoding\n"
+        "import sys, rcad.data.registry, rcad.data.official, rcad.data.decoding\n"
         f"print([name for name in {HEAVY} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -170,9 +170,9 @@ def test_importing_the_registry_is_light():
     ],
 )
 def test_a_missing_package_names_the_extra(pets, monkeypatch, module, make):
-    from rcad.data import images
+    from rcad.data import decoding
 
-    images._pillow.cache_clear()
+    decoding._pillow.cache_clear()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
         registry.load(make(pets), cache_dir=pets.parent / "cache")

@@ -53,7 +53,7 @@ def fetch_data(
     rcad data fetch cifar10 --data-dir data
     rcad data fetch svhn --extra --data-dir data
     """
-    from rcad.data.download import fetch
+    from rcad.data.official import fetch
     from rcad.train.progress import show_progress
 
     if data_dir is None:

@@ -15,7 +15,7 @@ import numpy as np
 from rcad.cli.options import Reading
 from rcad.cli.screen import fields, say, table
 from rcad.data.dataset import Dataset
-from rcad.data.images import is_image_name
+from rcad.data.decoding import is_image_name
 from rcad.data.registry import OFFICIAL, READERS, Available, data_root, recognise
 from rcad.errors import InputError, MissingExtraError, command
 from rcad.runs.words import number, own_words, plural

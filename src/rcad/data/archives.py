@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import lzma
 import shutil
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
 from rcad.data.cache import build_once, check_room, fingerprint, holding
-from rcad.data.files import DISK_ERRORS, reason
+from rcad.data.files import intact
 from rcad.errors import InputError
 
 MOST_MEMBERS = 5_000_000
 MOST_RATIO, SMALL = 200, 256 << 20
 """More than 200 times its own size, and more than 256 MiB, is what a bomb unpacks to and no data set does."""
 _SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-_BROKEN = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError, NotImplementedError)
 # Headers that hold long names and the like are read into memory whole.
 _LONGEST_HEADER = 1 << 20
 
@@ -30,22 +27,6 @@ _LONGEST_HEADER = 1 << 20
 def is_archive(path: Path) -> bool:
     """Whether the name is that of a tar or zip archive."""
     return path.name.lower().endswith(_SUFFIXES)
-
-
-@contextlib.contextmanager
-def readable(archive: Path) -> Iterator[None]:
-    """Turn what a truncated or damaged archive raises into one line that names it."""
-    try:
-        yield
-    except InputError:
-        raise
-    # RuntimeError: an encrypted zip; the others come of numbers that no header should hold.
-    except (*_BROKEN, OSError, RuntimeError, KeyError, ValueError, OverflowError, MemoryError) as error:
-        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
-            raise  # the disk's fault, not the archive's
-        raise InputError(
-            f"expected {archive} to be a whole archive, but it cannot be read ({reason(error)}); download it again"
-        ) from None
 
 
 def check_member(archive: Path, name: str, *, regular: bool) -> None:
@@ -72,7 +53,7 @@ def extract(archive: Path, folder: Path) -> None:
     The checks are stricter than those of tarfile's data filter: no link, no absolute name, no bomb. Permissions, owners
     and times of the archive are not kept: they are no part of the data.
     """
-    with readable(archive), _opened(archive) as members:
+    with intact(archive, "archive", "download it again"), _opened(archive) as members:
         files, total, most = [], 0, max(SMALL, MOST_RATIO * archive.stat().st_size)
         for count, member in enumerate(members, 1):
             check_member(archive, member.name, regular=member.is_file or member.is_folder)

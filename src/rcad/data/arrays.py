@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task, check_labels, check_several, count_classes
-from rcad.data.files import reason
+from rcad.data.files import intact
 from rcad.data.scaling import compact
 from rcad.errors import InputError
 
@@ -37,6 +37,11 @@ def load(name_or_path: str) -> Dataset:
         shapes = " and ".join(str(x.shape[1:]) for x, _ in pairs)
         raise InputError(f"expected x_train and x_test of {path} to agree in shape, but got {shapes}; store them alike")
     task, classes, targets = _targets([y for _, y in pairs], path)
+    why = "regression, since the targets are floats (store integers or text for classes)"
+    if task == "classification":
+        empty = np.setdiff1d(np.arange(targets[0].max()), targets[0])
+        why = "classification, since the targets are integers or text"
+        why += f"; no training example of class {empty[0]}" if len(empty) else ""
     splits = [Split(x, y) for (x, _), y in zip(pairs, targets, strict=True)]
     return Dataset(
         name=path.stem,
@@ -44,17 +49,8 @@ def load(name_or_path: str) -> Dataset:
         train=splits[0],
         test=splits[1] if len(splits) == 2 else None,
         classes=classes,
-        note=f"arrays from {path.name}; {_why(task, targets[0])}",
+        note=f"arrays from {path.name}; {why}",
     )
-
-
-def _why(task: Task, y: Array) -> str:
-    """How the task was chosen, and what it leaves open."""
-    if task == "regression":
-        return "regression, since the targets are floats (store integers or text for classes)"
-    empty = np.setdiff1d(np.arange(y.max()), y)
-    gap = f"; no training example of class {empty[0]}" if len(empty) else ""
-    return f"classification, since the targets are integers or text{gap}"
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -62,22 +58,16 @@ def read_arrays(path: Path) -> dict[str, Array]:
 
     What a header says is compared with the bytes there are before any memory is taken.
     """
-    try:
+    arrays = {}
+    with intact(path, "NumPy file", "save it again"):
         if path.suffix.lower() != ".npz":
             with path.open("rb") as file:
                 return {"": _read_array(file, path.stat().st_size, path)}
         with zipfile.ZipFile(path) as archive:
-            arrays = {}
             for member in archive.infolist():
                 with archive.open(member) as file:
                     arrays[member.filename.removesuffix(".npy")] = _read_array(file, member.file_size, path)
-            return arrays
-    except InputError:
-        raise
-    except Exception as error:  # a damaged header ends in nearly everything
-        raise InputError(
-            f"expected {path} to be a whole NumPy file, but it cannot be read ({reason(error)}); save it again"
-        ) from None
+    return arrays
 
 
 def _read_array(file: IO[bytes], length: int, path: Path) -> Array:

@@ -24,13 +24,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
 from rcad.data.files import digest, exclusive_lock, reading, writing
@@ -45,26 +43,12 @@ CONTENT_FILES = 256
 CONTENT_BYTES = 4 << 30
 SUMMED = 1 << 30
 """Bytes of an entry that are compared with their sums whenever a process opens it; `verify` reads larger ones."""
-_OWN_NAMES = {
-    "images": re.compile(r"\.?[a-z0-9-]+-[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
-    "streams": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
-    "unpacked": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.partial-\w+)?"),
-    "hub": re.compile(r"\.?[0-9a-f]{32}(\.lock|\.json|\.partial-\w+)?"),
-    "fingerprints": re.compile(r"\.?[0-9a-f]{64}(\.\w+)?"),
-}
+_FOLDERS = ("images", "streams", "unpacked", "hub", "fingerprints")
+_OWN_NAME = re.compile(r"\.?([a-z0-9-]+-)?([0-9a-f]{32}){1,2}(\.lock|\.json|\.partial-\w+)?")
 # A file changed this recently may change again within the clock's tick and keep its size and times.
 _SETTLED_SECONDS = 2.0
 REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
 SPACE = f"free some space there, or {REMEDY}"
-
-
-@dataclass(frozen=True)
-class Described:
-    """What a builder reports with its arrays: class names in label order, a note for people, what was left out."""
-
-    classes: tuple[str, ...]
-    note: str
-    omissions: tuple[str, ...] = ()
 
 
 def cache_root(cache_dir: Path | str | None = None) -> Path:
@@ -77,7 +61,7 @@ def cached(
     files: Sequence[Path],
     root: Path,
     options: Mapping[str, Any],
-    build: Callable[[Path], Described],
+    build: Callable[[Path], dict[str, Any]],
     cache_dir: Path | str | None = None,
 ) -> Dataset:
     """The data set that `build` makes from `files`, from the cache where it is there and whole.
@@ -85,7 +69,8 @@ def cached(
     Args:
         kind: the reader; with the files' fingerprint and `options` (JSON values) it is the entry's key.
         files: every file that the arrays depend on, below `root`.
-        build: writes train_x.npy, train_y.npy and, where there is a test split, test_x.npy and test_y.npy.
+        build: writes train_x.npy, train_y.npy and, where there is a test split, test_x.npy and test_y.npy; returns the
+            `classes`, the `note` and perhaps the `omissions` of the data set.
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]
@@ -105,11 +90,14 @@ def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
         return None
     try:
         sizes = {name: stored["bytes"] for name, stored in manifest["arrays"].items()}
-        arrays = {name: _open_array(entry / name, size) for name, size in sizes.items()}
+        if any((entry / name).stat().st_size != size for name, size in sizes.items()):
+            return None
         if sums and sum(sizes.values()) <= SUMMED:
             times = tuple((entry / name).stat().st_mtime_ns for name in (MANIFEST, *sizes))
             if not _sums_match(entry, times):
                 return None
+        # Plain views: indexing a memmap subclass costs more and prints as one.
+        arrays = {name: np.asarray(np.load(entry / name, mmap_mode="c", allow_pickle=False)) for name in sizes}
         return Dataset(
             name=entry.name,
             task="classification",
@@ -159,16 +147,9 @@ def clearing_advice(entry: Path) -> str:
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
     """Bytes of every file and folder in the cache that rcad made, including those that killed processes left."""
     root = cache_root(cache_dir)
-    paths = [
-        path
-        for kind, name in _OWN_NAMES.items()
-        if (root / kind).is_dir()
-        for path in (root / kind).iterdir()
-        if name.fullmatch(path.name)
-    ]
-    return {
-        path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in sorted(paths)
-    }
+    folders = [root / name for name in sorted(_FOLDERS) if (root / name).is_dir()]
+    paths = [path for folder in folders for path in sorted(folder.iterdir()) if _OWN_NAME.fullmatch(path.name)]
+    return {path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in paths}
 
 
 def clear(cache_dir: Path | str | None = None) -> None:
@@ -224,7 +205,12 @@ def build_once(
         partial_folder = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
         try:
             build(partial_folder)
-            _publish(partial_folder, folder, open_folder)
+            try:
+                os.rename(partial_folder, folder)
+            except OSError:  # another process was faster, or a broken one stands there
+                if open_folder(folder) is None:
+                    _discard(folder)
+                    os.rename(partial_folder, folder)
         finally:
             _discard(partial_folder)
     if (content := open_folder(folder)) is None:
@@ -237,33 +223,18 @@ def holding(*names: str) -> Callable[[Path], Path | None]:
     return lambda folder: folder if folder.is_dir() and all((folder / name).is_file() for name in names) else None
 
 
-def _seal(folder: Path, described: Described) -> None:
+def _seal(folder: Path, described: Mapping[str, Any]) -> None:
     """Write the manifest. Everything reaches the disk first: after a power cut, a name must not outlive its data."""
     arrays = {}
     for path in sorted(folder.glob("*.npy")):
         with path.open("rb") as file:
             os.fsync(file.fileno())
         arrays[path.name] = {"bytes": path.stat().st_size, "sha256": digest(path)}
-    manifest = {"format": FORMAT, "classes": described.classes, "note": described.note, "arrays": arrays}
-    manifest |= {"omissions": described.omissions} if described.omissions else {}
+    manifest = {"format": FORMAT, **described, "arrays": arrays}
     with (folder / MANIFEST).open("w", encoding="utf-8") as out:
         json.dump({**manifest, "checksum": _checksum(manifest)}, out, indent=1)
         out.flush()
         os.fsync(out.fileno())
-
-
-def _publish(built: Path, entry: Path, open_folder: Callable[[Path], Any]) -> None:
-    """Rename into place. Where another process was faster its entry stays, unless that one is broken."""
-    try:
-        os.rename(built, entry)
-    except OSError:
-        if open_folder(entry) is not None:
-            return
-        broken = Path(tempfile.mkdtemp(prefix=f".{entry.name}.partial-", dir=entry.parent))
-        with contextlib.suppress(FileNotFoundError):
-            os.rename(entry, broken / "broken")
-        _discard(broken)
-        os.rename(built, entry)
 
 
 def _read_manifest(entry: Path) -> dict[str, Any] | None:
@@ -278,13 +249,6 @@ def _read_manifest(entry: Path) -> dict[str, Any] | None:
 
 def _checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def _open_array(path: Path, size: int) -> npt.NDArray[Any]:
-    if path.stat().st_size != size:
-        raise ValueError("size differs from the manifest")
-    # A plain view: indexing a memmap subclass costs more and prints as one.
-    return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
 def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None = None) -> str:
@@ -303,7 +267,9 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
     if len(stats) > CONTENT_FILES or sum(stat.st_size for _, stat in stats) > CONTENT_BYTES:
         rows = zip(names, (stat for _, stat in stats), strict=True)
         return hashed("tree", *(f"{name}\0{s.st_size}\0{s.st_mtime_ns}" for name, s in rows))
-    memory = cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *(_identity(f, s) for f, s in stats))
+    # The change time also catches a file replaced by one whose modification time was copied along.
+    identities = (f"{f.absolute()}\0{s.st_size}\0{s.st_mtime_ns}\0{s.st_ctime_ns}\0{s.st_ino}" for f, s in stats)
+    memory = cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *identities)
     try:
         remembered = memory.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -316,11 +282,6 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
         with writing(memory.parent, "cache", SPACE):
             memory.write_text(f"{content}\n", encoding="ascii")
     return content
-
-
-def _identity(file: Path, stat: os.stat_result) -> str:
-    # The change time also catches a file replaced by one whose modification time was copied along.
-    return f"{file.absolute()}\0{stat.st_size}\0{stat.st_mtime_ns}\0{stat.st_ctime_ns}\0{stat.st_ino}"
 
 
 def hashed(*parts: str) -> str:

@@ -16,27 +16,15 @@ import numpy.typing as npt
 
 from rcad.data.dataset import Split, check_labels, check_several
 from rcad.data.decoding import Reading
-from rcad.data.files import reason
-from rcad.data.image_folders import class_folders, read
-from rcad.data.images import is_image_name
+from rcad.data.files import intact
+from rcad.data.image_folders import class_folders, images_below, read
 from rcad.errors import InputError, one_of
 
 CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
+    *("gaussian_noise", "shot_noise", "impulse_noise"),
+    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    *("snow", "frost", "fog", "brightness"),
+    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
 )
 """The fifteen of Hendrycks and Dietterich (2019), spelt as the published files do, in the paper's order."""
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -85,16 +73,13 @@ class CorruptedFolders:
         root = self.folder / corruption / str(severity)
         if not root.is_dir():
             raise InputError(f"expected the folder {root}, but it is missing; {_AGAIN}")
-        files = {
-            folder.name: sorted(f"{folder.name}/{file.name}" for file in folder.iterdir() if is_image_name(file.name))
-            for folder in class_folders(root)
-        }
+        files = {folder.name: images_below(root, folder) for folder in class_folders(root)}
         if unknown := sorted(files.keys() - set(self.classes)):
             raise InputError(
                 f"expected only known classes in {root}, but got {unknown[0]!r}; read the set it belongs to"
             )
         for name in self.classes:
-            if not files.get(name):
+            if name not in files:
                 raise InputError(f"expected images in {root / name}, but got none; {_AGAIN}")
         return read(root, {"train": files}, self.classes, Reading(cache_dir=self.cache_dir), "tiny-imagenet-c").train
 
@@ -157,9 +142,5 @@ def _check(corruption: str, corruptions: Sequence[str], severity: int) -> None:
 def _open(path: Path) -> npt.NDArray[Any]:
     if not path.is_file():
         raise InputError(f"expected {path.name} in {path.parent}, but it is missing; {_AGAIN}")
-    try:
+    with intact(path, ".npy file", _AGAIN):
         return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except Exception as error:  # a damaged header ends in nearly everything
-        raise InputError(
-            f"expected {path} to be a whole .npy file, but it cannot be read ({reason(error)}); {_AGAIN}"
-        ) from None

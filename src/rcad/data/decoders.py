@@ -56,11 +56,11 @@ class Decoder:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
 
-    def run(self, job: Decoding) -> Any:
-        """The job's result, or the error that it ended in; raises where the process has died."""
+    def run(self, *call: Any) -> Any:
+        """The result of a method of `Decoding`, or the error that it ended in; raises where the process has died."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
-        pickle.dump(job, self.process.stdin)
+        pickle.dump(call, self.process.stdin)
         self.process.stdin.flush()
         return pickle.load(self.process.stdout)
 
@@ -82,14 +82,14 @@ def serve() -> None:
     warnings.simplefilter("ignore")
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            job: Decoding = pickle.load(sys.stdin.buffer)
+            method, job, *words = pickle.load(sys.stdin.buffer)
             try:
-                answer: Any = job.run()
+                answer: Any = getattr(job, method)(*words)
             except (InputError, OSError) as error:
                 answer = error
             except Exception as error:
                 why = str(error) or type(error).__name__
-                answer = InputError(f"expected the images of {job.root[:200]} to be decoded, but got: {why}")
+                answer = InputError(f"expected the images of {job.source.root[:200]} to be decoded, but got: {why}")
             sys.stdout.buffer.write(pickle.dumps(answer))
             sys.stdout.buffer.flush()
 
@@ -108,9 +108,11 @@ class Decoders:
         self._processes = processes and hasattr(os, "preadv")
         self._thread = threading.local()
 
-    def submit(self, job: Decoding) -> Future[Any]:
-        """Run a job; its result, later."""
-        return self._pool.submit(self._ask, job) if self._processes else self._pool.submit(job.run)
+    def submit(self, method: str, job: Decoding, *words: Any) -> Future[Any]:
+        """Call a method of a job; its result, later."""
+        if self._processes:
+            return self._pool.submit(self._ask, method, job, *words)
+        return self._pool.submit(getattr(job, method), *words)
 
     def submit_pixels(self, job: Decoding, out: Pixels) -> Future[None]:
         """Fill `out` with the pixels of a job, later."""
@@ -129,18 +131,18 @@ class Decoders:
 
     def _fetch(self, job: Decoding, out: Pixels) -> None:
         file = self._decoder().file.fileno()
-        self._ask(job.into(file))
+        self._ask("write", job, file)
         os.preadv(file, [out.data.cast("B")], 0)
 
-    def _ask(self, job: Decoding) -> Any:
+    def _ask(self, method: str, job: Decoding, *words: Any) -> Any:
         decoder = self._decoder()
         try:
-            answer = decoder.run(job)
+            answer = decoder.run(method, job, *words)
         except Exception:  # whatever it died of, somebody waits for an answer
             self._thread.decoder = None
             raise InputError(
-                f"expected the images of {job.root[:200]} to be decoded, but the decoding process ended with code "
-                f"{decoder.end()}; is an image damaged, or memory short?"
+                f"expected the images of {job.source.root[:200]} to be decoded, but the decoding process ended with "
+                f"code {decoder.end()}; is an image damaged, or memory short?"
             ) from None
         if isinstance(answer, Exception):
             raise answer

@@ -1,15 +1,19 @@
-"""Many encoded images, wherever they lie, to one array on disk, on all cores.
+"""Encoded images, one or many, wherever they lie, to arrays in memory or on disk, on all cores.
 
 Whoever decodes writes with write(), not through a memory map: a full disk is then an error and not a SIGBUS.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import io
+import logging
 import math
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -20,10 +24,13 @@ import numpy.typing as npt
 from rcad.data.cache import allocate, clearing_advice
 from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoders import WORTH_PROCESSES, Decoders, Pixels
-from rcad.data.files import read_bytes, reason
-from rcad.data.images import ColourError, decode, is_grey
+from rcad.data.files import intact, read_bytes, reason
 from rcad.errors import InputError, need, whole, without_advice
 
+SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", ".pgm", ".tif", ".tiff"})
+# Naming the formats keeps Pillow from trying all fifty on every image, which is both slower and less safe.
+_FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
+_GREY_MODES = ("1", "L", "LA", "La", "I")
 SOURCE_LENGTH = 512
 """Images that a process takes at a time: few enough to share the work."""
 LARGEST_SIZE = 4096
@@ -32,6 +39,87 @@ T = TypeVar("T")
 Encoded = tuple[str, bytes | InputError]
 """How an error names an image, and its bytes or why there are none."""
 Shape = tuple[int, int, int]
+
+
+class ColourError(InputError):
+    """A colour image where grey ones were expected."""
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file name looks like an image's; hidden files (.DS_Store, ._a.png) do not."""
+    path = Path(name)
+    return path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+
+
+def decode(
+    data: bytes | InputError, origin: str, size: int | None = None, *, grey: bool = False
+) -> npt.NDArray[np.uint8]:
+    """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB.
+
+    Args:
+        data: the encoded file, or why there is none, which is raised; 16 bits a channel are rounded to 8.
+        origin: how an error names the image.
+        size: where given, the largest centred square is resized to size x size (bilinear with antialiasing):
+            the shorter side becomes `size`, the longer one is cropped.
+        grey: one channel, (1, H, W); a colour image is then a `ColourError`.
+    """
+    with _opened(data, origin) as image:
+        if grey and image.mode not in _GREY_MODES and not image.mode.startswith("I;16"):
+            raise ColourError(f"expected a grey image, but got mode {image.mode} in {origin}")
+        image.load()
+        # A broken EXIF block says nothing about the pixels.
+        with contextlib.suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            need("PIL.ImageOps", "pillow").exif_transpose(image, in_place=True)
+        image, mode = _eight_bits(image, origin), "L" if grey else "RGB"
+        if image.mode != mode:
+            image = image.convert(mode)
+        width, height = image.size
+        if size is not None and (width, height) != (size, size):
+            side = min(width, height)
+            left, top = (width - side) / 2, (height - side) / 2
+            image = image.resize((size, size), _pillow().Resampling.BILINEAR, box=(left, top, left + side, top + side))
+        # Transposed as a view: the caller copies once, into its own buffer.
+        return np.asarray(image)[None] if grey else np.asarray(image).transpose(2, 0, 1)
+
+
+@contextlib.contextmanager
+def _opened(data: bytes | InputError, origin: str) -> Iterator[Any]:
+    """Pillow's image; whatever its plugins raise on broken files becomes one line."""
+    pillow = _pillow()
+    try:
+        if isinstance(data, InputError):
+            raise data
+        with pillow.open(io.BytesIO(data), formats=_FORMATS) as image:
+            yield image
+    except InputError:
+        raise
+    except Exception as error:
+        # Pillow's own sentence for an unknown format prints the address of our buffer.
+        why = "unknown format" if isinstance(error, pillow.UnidentifiedImageError) else reason(error)
+        raise InputError(
+            f"expected {origin} to be an image, but it cannot be decoded ({why}); "
+            "replace or remove it, or pass --skip-bad"
+        ) from None
+
+
+def _eight_bits(image: Any, origin: str) -> Any:
+    """Levels 0..65535 rounded to 0..255; Pillow itself would clip them."""
+    if not image.mode.startswith(("I", "F")):
+        return image
+    levels = np.asarray(image)
+    if image.mode == "F" or levels.min() < 0 or levels.max() > 65535:
+        raise InputError(
+            f"expected images of 8 or 16 bits, but got mode {image.mode} in {origin}; convert it to 8 bits per channel"
+        )
+    return _pillow().fromarray(((levels.astype(np.int64) + 128) // 257).astype(np.uint8))
+
+
+@functools.cache
+def _pillow() -> Any:
+    pillow = need("PIL.Image", "pillow")
+    logging.getLogger("PIL").addHandler(logging.NullHandler())  # what it says of broken files is said by our errors
+    return pillow
 
 
 class SizesDifferError(InputError):
@@ -79,44 +167,41 @@ class ParquetRows:
         return replace(self, rows=self.rows[rows.start : rows.stop])
 
     def images(self) -> Iterator[Encoded]:
-        parquet = need("pyarrow.parquet", "pyarrow")
-        try:
+        with intact(f"{self.root} (row group {self.group})", "Parquet file", "fetch it again"):
+            parquet = need("pyarrow.parquet", "pyarrow").ParquetFile(self.root)
             # One thread: every core already has its own process.
-            table = parquet.ParquetFile(self.root).read_row_group(self.group, [self.column], use_threads=False)
+            table = parquet.read_row_group(self.group, [self.column], use_threads=False)
             column = table.column(0).slice(self.rows.start, len(self.rows))
             chunks = [c.field("bytes") if hasattr(c, "field") else c for c in column.chunks]
             encoded = [value for chunk in chunks for value in chunk.to_pylist()]
-        except Exception as error:  # Arrow has no common base for what a damaged file raises
-            raise InputError(
-                f"expected {self.root} to be a whole Parquet file, "
-                f"but row group {self.group} cannot be read ({reason(error)}); fetch it again"
-            ) from None
         for row, data in enumerate(encoded, self.first + self.rows.start):
             yield f"{self.root} row {row}", data or no_bytes(f"{self.root} row {row}")
 
 
 @dataclass(frozen=True)
-class FileParts:
+class Packed:
     """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
 
     Args:
-        names: how an error names each image.
-        starts, ends: where each lies in the file.
-        sums: the CRC-32 of each.
+        shards: the files that they come from.
+        parts: int64 (N, 5): where each begins and ends in the file, its CRC-32, its shard and its row there.
     """
 
     root: str
-    names: Sequence[str]
-    starts: Sequence[int]
-    ends: Sequence[int]
-    sums: Sequence[int]
+    shards: tuple[str, ...]
+    parts: npt.NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.parts)
+
+    def take(self, rows: Sequence[int]) -> Packed:
+        """The images at these rows."""
+        return replace(self, parts=self.parts[np.asarray(rows)])
 
     def images(self) -> Iterator[Encoded]:
         with open(self.root, "rb") as file:
-            for name, start, end, crc in zip(self.names, self.starts, self.ends, self.sums, strict=True):
+            for start, end, crc, shard, row in self.parts.tolist():
+                name = f"{self.shards[shard]} row {row}"
                 file.seek(start)
                 data = file.read(end - start)
                 if zlib.crc32(data) != crc:
@@ -126,7 +211,7 @@ class FileParts:
                     yield name, data or no_bytes(name)
 
 
-Source = ImageFiles | ParquetRows | FileParts
+Source = ImageFiles | ParquetRows | Packed
 
 
 def no_bytes(origin: str) -> InputError:
@@ -203,7 +288,6 @@ class Decoding:
     Args:
         skip_bad: leave out images that cannot be decoded, else the first is an InputError.
         surveyed: whether all images had this shape when the run began.
-        output: a file, or an open one, where the pixels go from `offset` on.
     """
 
     source: Source
@@ -211,25 +295,12 @@ class Decoding:
     size: int | None
     skip_bad: bool = False
     surveyed: bool = False
-    output: str | int = ""
-    offset: int = 0
 
-    @property
-    def root(self) -> str:
-        return self.source.root
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def into(self, file: int) -> Decoding:
-        """The same, with its pixels in an open file."""
-        return replace(self, output=file)
-
-    def run(self) -> dict[int, str]:
-        """Write the pixels, zeros for bad images; returns what is wrong with those, by place."""
+    def write(self, output: str | int, offset: int = 0) -> dict[int, str]:
+        """Write the pixels to a file, or an open one, zeros for bad images; what is wrong with those, by place."""
         bad = {}
-        with open(self.output, "r+b", _BUFFER, closefd=isinstance(self.output, str)) as out:
-            out.seek(self.offset)
+        with open(output, "r+b", _BUFFER, closefd=isinstance(output, str)) as out:
+            out.seek(offset)
             for place, image in enumerate(self.images()):
                 if isinstance(image, str):
                     bad[place] = image
@@ -242,11 +313,22 @@ class Decoding:
         for place, image in enumerate(self.images()):
             out[place] = image
 
+    def measure(self) -> list[npt.NDArray[np.int64] | str]:
+        """For each image the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
+        answers: list[npt.NDArray[np.int64] | str] = []
+        for image in self.images():
+            if isinstance(image, str):
+                answers.append(image)
+            else:
+                exact = image.astype(np.int64)
+                answers.append(np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))]))
+        return answers
+
     def images(self) -> Iterator[Pixels | str]:
         """The pixels of each image, or with `skip_bad` what is wrong with it."""
         for origin, data in self.source.images():
             try:
-                image = decode(content(data), origin, self.size, grey=self.shape[0] == 1)
+                image = decode(data, origin, self.size, grey=self.shape[0] == 1)
             except ColourError:
                 raise
             except InputError as error:
@@ -257,15 +339,13 @@ class Decoding:
             if image.shape != self.shape:
                 if self.surveyed:
                     raise InputError(f"expected {origin} as it was when the run began, but its size has changed")
-                raise SizesDifferError(differing(self.shape, image.shape, origin))
+                first, other = (f"{shape[2]}x{shape[1]}" for shape in (self.shape, image.shape))
+                raise SizesDifferError(
+                    f"expected every image to be {first} like the first, but got {other} in {origin}; pass size= "
+                    f"(--size or --set data.size=), e.g. {min(*self.shape[1:], *image.shape[1:])}, to resize and crop "
+                    "them"
+                )
             yield image
-
-
-def content(data: bytes | InputError) -> bytes:
-    """The bytes; raises the error that stands in their place."""
-    if isinstance(data, InputError):
-        raise data
-    return data
 
 
 def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
@@ -274,7 +354,20 @@ def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ..
     Returns:
         A sentence on the images left out, if any.
     """
-    bad = in_one_shape(images.sources["train"], how, lambda shape: _decode_all(folder, images, shape, how))
+
+    def decode_all(shape: Shape) -> dict[int, str]:
+        """Decode every source; returns what is wrong with bad images, by their place over all splits."""
+        jobs: list[tuple[Decoding, str, int]] = []
+        for split, sources in images.sources.items():
+            output = folder / f"{split}_x.npy"
+            offset = allocate(output, (sum(map(len, sources)), *shape))
+            for part in (part for source in sources for part in cut(source)):
+                jobs.append((Decoding(part, shape, how.size, how.skip_bad), str(output), offset))
+                offset += len(part) * math.prod(shape)
+        found = run_all("write", jobs, how)
+        return {first + place: problem for first, problems in found for place, problem in problems.items()}
+
+    bad = in_one_shape(images.sources["train"], how, decode_all)
     for split, rows in images.good_rows(bad).items():
         y = images.labels[split]
         if len(rows) < len(y):
@@ -285,28 +378,13 @@ def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ..
 
 def in_one_shape(sources: Sequence[Source], how: Reading, work: Callable[[Shape], T]) -> T:
     """Call `work` with the shape of the first image, and again with three channels where a later one has colour."""
-    grey, height, width = first_image(sources, how)
-    if grey:
+    channels, height, width = first_shape(sources, how)
+    if channels == 1:
         try:
             return work((1, height, width))
         except ColourError:  # begin again
             pass
     return work((3, height, width))
-
-
-def _decode_all(folder: Path, images: ImageSet, shape: Shape, how: Reading) -> dict[int, str]:
-    """Decode every source; returns what is wrong with bad images, by their place over all splits."""
-    jobs = []
-    for split, sources in images.sources.items():
-        output = folder / f"{split}_x.npy"
-        offset = allocate(output, (sum(map(len, sources)), *shape))
-        for part in (part for source in sources for part in cut(source)):
-            jobs.append(Decoding(part, shape, how.size, how.skip_bad, output=str(output), offset=offset))
-            offset += len(part) * math.prod(shape)
-    bad: dict[int, str] = {}
-    for first, problems in run_all(jobs, how):
-        bad |= {first + place: problem for place, problem in problems.items()}
-    return bad
 
 
 def cut(source: Any) -> list[Any]:
@@ -315,13 +393,16 @@ def cut(source: Any) -> list[Any]:
     return [source.take(range(k, min(k + SOURCE_LENGTH, count))) for k in range(0, count, SOURCE_LENGTH)]
 
 
-def run_all(jobs: Sequence[Decoding], how: Reading) -> Iterator[tuple[int, Any]]:
-    """Run jobs on all cores; yields (number of images before the job, its result) in their order."""
-    done, total = 0, sum(map(len, jobs))
-    with closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
-        for job, answer in [(job, decoders.submit(job)) for job in jobs]:
+def run_all(method: str, jobs: Sequence[tuple[Any, ...]], how: Reading) -> Iterator[tuple[int, Any]]:
+    """Call a method of each `Decoding`, the first of a job, with the others, on all cores.
+
+    Yields (number of images before the job, its result) in the order of the jobs.
+    """
+    done, total = 0, sum(len(job[0].source) for job in jobs)
+    with contextlib.closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
+        for job, answer in [(job, decoders.submit(method, *job)) for job in jobs]:
             yield done, answer.result()
-            done += len(job)
+            done += len(job[0].source)
             how.progress(done, total)
 
 
@@ -329,12 +410,15 @@ def all_broken(sources: Sequence[Source]) -> InputError:
     return InputError(f"expected images that can be read in {sources[0].root}, but all are broken")
 
 
-def first_image(sources: Sequence[Source], how: Reading) -> tuple[bool, int, int]:
-    """Whether the first image is grey, and its height and width."""
+def first_shape(sources: Sequence[Source], how: Reading) -> Shape:
+    """(C, H, W) of the first image, which has one channel where it is grey."""
     for origin, data in (image for source in sources for image in source.images()):
         try:
-            pixels = decode(content(data), origin)
-            return is_grey(content(data), origin), how.size or pixels.shape[1], how.size or pixels.shape[2]
+            try:
+                channels, height, width = decode(data, origin, grey=True).shape
+            except ColourError:
+                channels, height, width = decode(data, origin).shape
+            return channels, how.size or height, how.size or width
         except InputError:
             if not how.skip_bad:
                 raise
@@ -351,12 +435,3 @@ def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
         for start in range(0, len(rows), SOURCE_LENGTH):
             out.write(images[rows[start : start + SOURCE_LENGTH]].data)
     os.replace(partial, path)
-
-
-def differing(expected: tuple[int, ...], got: tuple[int, ...], origin: str) -> str:
-    """The message about an image that differs in size from the first."""
-    first, other = (f"{shape[2]}x{shape[1]}" for shape in (expected, got))
-    return (
-        f"expected every image to be {first} like the first, but got {other} in {origin}; "
-        f"pass size= (--size or --set data.size=), e.g. {min(*expected[1:], *got[1:])}, to resize and crop them"
-    )

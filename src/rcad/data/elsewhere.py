@@ -16,8 +16,8 @@ from typing import Any
 
 from rcad.data.cache import build_once, hashed, holding
 from rcad.data.dataset import Progress
+from rcad.data.decoding import is_image_name
 from rcad.data.files import reason
-from rcad.data.images import is_image_name
 from rcad.errors import InputError, need
 from rcad.hub import Address, Repository
 

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never meets half of one."""
+"""Files that are read and written: what the disk or a library says of them becomes one line."""
 
 from __future__ import annotations
 
@@ -35,6 +35,26 @@ def read_bytes(path: Path) -> bytes:
 def reason(error: Exception) -> str:
     """The message of a library's exception, shortened to fit into one line."""
     return " ".join(str(error).split())[:100] or type(error).__name__
+
+
+@contextlib.contextmanager
+def intact(path: Path | str, kind: str, remedy: str) -> Iterator[None]:
+    """Turn whatever a library raises on a damaged file into one line: there is no common base for it.
+
+    Args:
+        kind: what the file should be, in words.
+        remedy: what to do about it.
+    """
+    try:
+        yield
+    except (InputError, ImportError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            raise  # not the file's fault
+        raise InputError(
+            f"expected {path} to be a whole {kind}, but it cannot be read ({reason(error)}); {remedy}"
+        ) from None
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:

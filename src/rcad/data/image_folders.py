@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rcad.data.dataset import Dataset, check_several
-from rcad.data.decoding import ImageFiles, ImageSet, Reading
-from rcad.data.images import is_image_name
+from rcad.data.decoding import ImageFiles, ImageSet, Reading, is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
 from rcad.data.table_files import UNNAMED, Table, read_table

@@ -5,6 +5,7 @@ An image column is a struct with `bytes`, or plain binary; a label column holds 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -12,20 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, check_labels, check_several, count_classes
 from rcad.data.decoding import ImageSet, ParquetRows, Reading, Source
-from rcad.data.files import reason
+from rcad.data.files import intact
 from rcad.data.streams import read_images
 from rcad.data.table_files import split_files
 from rcad.errors import InputError, memory, need
 
 IMAGE_COLUMNS = ("img", "image")
 LABEL_COLUMNS = ("label", "fine_label")
+AGAIN = "fetch it again"
 _SHARD = re.compile(r"-(\d+)-of-(\d+)\.parquet$")
 
 
@@ -84,8 +86,8 @@ def _open_all(
     label_column: str | None,
     classes: tuple[str, ...] | None,
 ) -> ImageSet:
-    tables = {split: [_Shard(file, label_column) for file in files] for split, files in shards.items()}
-    labels = {split: np.concatenate([shard.labels() for shard in parts]) for split, parts in tables.items()}
+    opened = {split: [_open_shard(file, label_column) for file in files] for split, files in shards.items()}
+    labels = {split: np.concatenate([shard.labels for shard in parts]) for split, parts in opened.items()}
     for split, values in labels.items():
         if not len(values):
             raise InputError(f"expected rows in {shards[split][0]}, but got none; fetch it again")
@@ -93,103 +95,85 @@ def _open_all(
     if tests := [split for split in ("test", "valid") if split in labels and not (labels[split] == -1).all()]:
         chosen["test"] = tests[0]
     if classes is None:
-        classes = tables["train"][0].class_names()
+        classes = opened["train"][0].classes
     if classes is None:
-        classes = tuple(map(str, range(count_classes(labels["train"], partial(_origin, tables["train"])))))
+        classes = tuple(map(str, range(count_classes(labels["train"], partial(_origin, opened["train"])))))
     check_several(classes, str(path))
     sources: dict[str, Sequence[Source]] = {}
     checked: dict[str, npt.NDArray[np.int64]] = {}
     for name, split in chosen.items():
-        checked[name] = check_labels(labels[split], len(classes), partial(_origin, tables[split]))
-        sources[name] = [part for shard in tables[split] for part in shard.sources()]
+        checked[name] = check_labels(labels[split], len(classes), partial(_origin, opened[split]))
+        sources[name] = [part for shard in opened[split] for part in shard.sources]
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
     return ImageSet(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
 
 
-class _Shard:
-    """One file: its columns found and checked, nothing read yet but the footer."""
+class Shard(NamedTuple):
+    """One file.
 
-    def __init__(self, path: Path, label_column: str | None) -> None:
-        self.path = path
-        self.file = _open(path)
-        self.schema = self.file.schema_arrow
-        image = self._column("image", IMAGE_COLUMNS, "rename it, or name the --target of a table")
-        self.label = self._column("label", (label_column,) if label_column else LABEL_COLUMNS, "pass label_column=")
-        self.leaf = _leaf(self.schema, image)
-        if self.leaf is None:
-            raise InputError(
-                f"expected column {image} of {path} to be a struct with bytes, "
-                f"but got {self.schema.field(image).type}; store the files' bytes"
-            )
+    Attributes:
+        labels: int64 (rows,), their range not yet checked.
+        sources: the images by row group, not yet read.
+        classes: the names in the metadata that the datasets library writes; None without them.
+    """
 
-    def __len__(self) -> int:
-        return int(self.file.metadata.num_rows)
+    path: Path
+    labels: npt.NDArray[np.int64]
+    sources: list[ParquetRows]
+    classes: tuple[str, ...] | None
 
-    def _column(self, role: str, names: Sequence[str], remedy: str) -> str:
+
+def _open_shard(path: Path, label_column: str | None) -> Shard:
+    file = _open(path)
+    schema, metadata = file.schema_arrow, file.metadata
+
+    def find(role: str, names: Sequence[str], remedy: str) -> tuple[str, Any]:
+        """The name and type of the first of these columns that is there."""
         for name in names:
-            if name in self.schema.names:
-                return name
+            if name in schema.names:
+                return name, schema.field(name).type
         raise InputError(
-            f"expected the {role} column {' or '.join(names)} in {self.path}, but got {', '.join(self.schema.names)}; "
-            f"{remedy}"
+            f"expected the {role} column {' or '.join(names)} in {path}, but got {', '.join(schema.names)}; {remedy}"
         )
 
-    def labels(self) -> npt.NDArray[np.int64]:
-        """The label column, int64 (rows,), not yet range-checked."""
-        arrow = need("pyarrow", "pyarrow")
-        if not arrow.types.is_integer(self.schema.field(self.label).type):
-            got = self.schema.field(self.label).type
-            raise InputError(
-                f"expected integer labels in column {self.label} of {self.path}, but got {got}; number them"
-            )
-        try:
-            column = self.file.read([self.label]).column(0)
-        except Exception as error:
-            raise _unreadable(self.path, error) from None
-        if column.null_count:
-            row = column.to_pylist().index(None)
-            raise InputError(f"expected a label in {self.path} row {row}, but got null; drop the row or label it")
-        labels: npt.NDArray[np.int64] = column.to_numpy().astype(np.int64)
-        return labels
-
-    def sources(self) -> list[ParquetRows]:
-        """The images, by row group."""
-        groups, first = [], 0
-        for group in range(self.file.metadata.num_row_groups):
-            rows = self.file.metadata.row_group(group).num_rows
-            groups.append(ParquetRows(str(self.path), self.leaf or "", group, first, range(rows)))
-            first += rows
-        return groups
-
-    def class_names(self) -> tuple[str, ...] | None:
-        """The class names in the metadata that the datasets library writes; None without them."""
-        try:
-            features = json.loads((self.schema.metadata or {})[b"huggingface"])["info"]["features"]
-            return tuple(map(str, features[self.label]["names"]))
-        except (KeyError, ValueError, TypeError, RecursionError):
-            return None
+    image, image_type = find("image", IMAGE_COLUMNS, "rename it, or name the --target of a table")
+    label, label_type = find("label", (label_column,) if label_column else LABEL_COLUMNS, "pass label_column=")
+    leaf = _leaf(schema, image)
+    if leaf is None:
+        raise InputError(
+            f"expected column {image} of {path} to be a struct with bytes, but got {image_type}; store the files' bytes"
+        )
+    if not need("pyarrow", "pyarrow").types.is_integer(label_type):
+        raise InputError(f"expected integer labels in column {label} of {path}, but got {label_type}; number them")
+    with intact(path, "Parquet file", AGAIN):
+        column = file.read([label]).column(0)
+    if column.null_count:
+        row = column.to_pylist().index(None)
+        raise InputError(f"expected a label in {path} row {row}, but got null; drop the row or label it")
+    sources, first = [], 0
+    for group in range(metadata.num_row_groups):
+        rows = metadata.row_group(group).num_rows
+        sources.append(ParquetRows(str(path), leaf, group, first, range(rows)))
+        first += rows
+    classes = None
+    with contextlib.suppress(KeyError, ValueError, TypeError, RecursionError):
+        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
+        classes = tuple(map(str, features[label]["names"]))
+    return Shard(path, column.to_numpy().astype(np.int64), sources, classes)
 
 
-def _origin(shards: Sequence[_Shard], index: int) -> str:
+def _origin(shards: Sequence[Shard], index: int) -> str:
     """The shard and row of an index into a split."""
     for shard in shards:
-        if index < len(shard):
+        if index < len(shard.labels):
             break
-        index -= len(shard)
+        index -= len(shard.labels)
     return f"{shard.path} row {index}"
 
 
 def _open(path: Path) -> Any:
-    parquet = need("pyarrow.parquet", "pyarrow")
-    try:
-        return parquet.ParquetFile(path)
-    except Exception as error:  # Arrow has no common base for what a damaged file raises
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    why = reason(error)
-    return InputError(f"expected {path} to be a whole Parquet file, but it cannot be read ({why}); fetch it again")
+    with intact(path, "Parquet file", AGAIN):
+        return need("pyarrow.parquet", "pyarrow").ParquetFile(path)
 
 
 def _leaf(schema: Any, column: str) -> str | None:

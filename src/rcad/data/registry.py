@@ -11,6 +11,7 @@ The image sets known by name stand here with their files, addresses, checksums a
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import importlib.util
@@ -136,18 +137,21 @@ OFFICIAL = {
 
 
 LAYOUT_READERS = {
-    "cifar10": "rcad.data.official_readers:load_cifar10",
-    "cifar100": "rcad.data.official_readers:load_cifar100",
-    "svhn": "rcad.data.official_readers:load_svhn",
-    "tiny-imagenet": "rcad.data.official_readers:load_tiny_imagenet",
+    "cifar10": "rcad.data.official:load_cifar10",
+    "cifar100": "rcad.data.official:load_cifar100",
+    "svhn": "rcad.data.official:load_svhn",
+    "tiny-imagenet": "rcad.data.official:load_tiny_imagenet",
     "parquet": "rcad.data.image_parquet:load",
     "folders": "rcad.data.image_folders:load",
     "labels": "rcad.data.image_folders:load_labelled",
     "npz": "rcad.data.arrays:load",
     "tabular": "rcad.data.tables:load",
 }
-ELSEWHERE = {"hf:": "from_hub", "torchvision:": "from_torchvision"}
-"""Data that others keep, by how their names begin; functions of `rcad.data.elsewhere`."""
+ELSEWHERE = {
+    "hf:": "rcad.data.elsewhere:from_hub",
+    "torchvision:": "rcad.data.elsewhere:from_torchvision",
+}
+"""Data that others keep, by how their names begin."""
 
 READERS = {
     **{name: LAYOUT_READERS[name] for name in OFFICIAL},
@@ -212,8 +216,8 @@ def load(
         return dataclasses.replace(_call(READERS[name], name, reading, options), name=name)
     source = ""
     if root is not None and name in OFFICIAL:
-        recognised = _official(name, root)
-        if recognised.layout == "parquet" and "label_column" not in options:
+        layout, path = _official(name, root)
+        if layout == "parquet" and "label_column" not in options:
             # Shards often carry no names; for a known set the classes and so the allowed labels are known.
             options = {"classes": OFFICIAL[name].classes, **options}
     else:
@@ -221,14 +225,10 @@ def load(
         if fetch is None:
             path = _existing(name, root)
         else:
-            from rcad.data import elsewhere
-
-            path, source = getattr(elsewhere, fetch)(name, **where)
-        recognised = _recognised(path, cache_path, has_labels="labels" in options)
-        if recognised.layout == "parquet" and "target" in options:
-            # Shards of images have labels; a target is a column of a table.
-            recognised = Recognised("tabular", recognised.path)
-    layout, path = recognised
+            path, source = pkgutil.resolve_name(fetch)(name, **where)
+        layout, path = _recognised(path, cache_path, has_labels="labels" in options)
+        if layout == "parquet" and "target" in options:
+            layout = "tabular"  # shards of images have labels; a target is a column of a table
     if layout not in LAYOUT_READERS:
         raise InputError(f"expected a data set in {path}, but got a nested {layout}; unpack it first")
     dataset = _call(LAYOUT_READERS[layout], str(path), reading, options)
@@ -260,7 +260,20 @@ def _official(name: str, data_dir: Path) -> Recognised:
 def available(data_dir: Path | str | None = None) -> list[Available]:
     """Every data set known by name, and where its files were found."""
     root = data_root(data_dir)
-    return [_available(name, root) for name in READERS]
+    scikit = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
+    lines = []
+    for name in READERS:
+        if name in OFFICIAL:
+            recognised = locate(name, root) if root is not None else None
+            line = Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
+        elif name in UCI:
+            folder = find_uci(name, root) if root is not None else None
+            line = Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
+        else:
+            kind = "images" if name.startswith("digit") else "tabular"
+            line = Available(name, kind, scikit, "inside scikit-learn")
+        lines.append(line)
+    return lines
 
 
 def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = None) -> list[tuple[Path, str | None]]:
@@ -268,32 +281,15 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
     results: list[tuple[Path, str | None]] = []
     root = data_root(data_dir)
     for official in OFFICIAL.values():
-        homes = (root / official.name, root) if root else ()
-        folders = (*homes, *(home / official.folder for home in homes))
-        for file in (folder / name for folder in folders for name in official.remotes):
-            if file.is_file():
-                try:
-                    official.check(file)
-                    results.append((file, None))
-                except InputError as error:
-                    results.append((file, str(error)))
+        homes = [root / official.name, root] if root else []
+        folders = [home / place for place in ("", official.folder) for home in homes]
+        for file in (folder / name for folder in folders for name in official.remotes if (folder / name).is_file()):
+            try:
+                official.check(file)
+                results.append((file, None))
+            except InputError as error:
+                results.append((file, str(error)))
     return results + [(entry, cache.verify(entry)) for entry in cache.entries(cache_dir)]
-
-
-def _available(name: str, root: Path | None) -> Available:
-    if name in OFFICIAL:
-        recognised = locate(name, root) if root is not None else None
-        return Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
-    if name in (*EMBEDDED, AS_FOLDERS):
-        where = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
-        return Available(name, "images" if name.startswith("digit") else "tabular", where, "inside scikit-learn")
-    folder = find_uci(name, root) if root is not None else None
-    return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
-
-
-def recognise(path: Path) -> Recognised | None:
-    """The layout at `path`, told by names only, without opening big files; None where no reader knows it."""
-    return _recognise_folder(path) if path.is_dir() else _recognise_file(path)
 
 
 def locate(name: str, data_dir: Path) -> Recognised | None:
@@ -305,45 +301,44 @@ def locate(name: str, data_dir: Path) -> Recognised | None:
     return recognise(own) if own.is_dir() else None
 
 
-def _recognise_folder(folder: Path) -> Recognised | None:
+def recognise(path: Path) -> Recognised | None:
+    """The layout at `path`, told by names only, without opening big files; None where no reader knows it."""
+    for official in OFFICIAL.values():
+        found = official.find(path) if path.is_dir() else path if path.name in official.remotes else None
+        if found is not None:
+            return Recognised(official.name, found)
+    layout = _folder_layout(path) if path.is_dir() else _file_layout(path)
+    return Recognised(layout, path) if layout else None
+
+
+def _folder_layout(folder: Path) -> str | None:
     from rcad.data.image_folders import class_folders, find_labels, split_folders
     from rcad.data.table_files import split_tables
 
-    for official in OFFICIAL.values():
-        if path := official.find(folder):
-            return Recognised(official.name, path)
     if any(folder.glob("*.parquet")) or any(folder.glob("data/*.parquet")):
-        return Recognised("parquet", folder)
+        return "parquet"
     if find_labels(folder) is not None:
-        return Recognised("labels", folder)
+        return "labels"
     if split_folders(folder) or class_folders(folder):
-        return Recognised("folders", folder)
-    return Recognised("tabular", folder) if split_tables(folder) else None
+        return "folders"
+    return "tabular" if split_tables(folder) else None
 
 
-def _recognise_file(file: Path) -> Recognised | None:
+def _file_layout(file: Path) -> str | None:
     from rcad.data.archives import is_archive
+    from rcad.data.image_parquet import has_images
 
-    name = file.name.lower()
-    for official in OFFICIAL.values():
-        if file.name in official.remotes:
-            return Recognised(official.name, file)
-    if name.endswith((".csv", ".tsv", ".npy")):
-        return Recognised("tabular", file)
-    if name.endswith(".npz"):
-        return Recognised("npz", file)
-    if name.endswith(".parquet"):
-        from rcad.data.image_parquet import has_images
-
-        return Recognised("parquet" if has_images(file) else "tabular", file)
-    if not is_archive(file):
-        return None
-    if name.startswith("cifar-") and "python" in name:
+    name, suffix = file.name.lower(), file.suffix.lower()
+    if suffix == ".parquet":
+        return "parquet" if has_images(file) else "tabular"
+    if suffix in (".csv", ".tsv", ".npy", ".npz"):
+        return "npz" if suffix == ".npz" else "tabular"
+    if is_archive(file) and name.startswith("cifar-") and "python" in name:
         raise InputError(
             f"expected the binary version of CIFAR ({file.name.replace('python', 'binary')}), but got {file}, "
             "which holds pickles; download the binary version"
         )
-    return Recognised("archive", file)
+    return "archive" if is_archive(file) else None
 
 
 def _existing(name: str, root: Path | None) -> Path:
@@ -367,10 +362,9 @@ def _existing(name: str, root: Path | None) -> Path:
 
 
 def _names(folder: Path) -> list[str]:
-    try:
+    with contextlib.suppress(OSError):
         return sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return []
+    return []
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
@@ -393,7 +387,7 @@ def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
         recognised = recognise(unpack(recognised.path, cache_dir))
     if recognised is not None:
         return recognised
-    from rcad.data.images import is_image_name
+    from rcad.data.decoding import is_image_name
 
     if path.is_dir() and any(map(is_image_name, _names(path))):
         raise InputError(

@@ -82,8 +82,8 @@ class Standardizer:
         return np.hstack([scaled, gaps[:, list(self.indicators)]]).astype(dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Lists of numbers, ready for JSON."""
-        return {key: list(value) for key, value in asdict(self).items()}
+        """Ready for JSON."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Standardizer:

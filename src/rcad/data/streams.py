@@ -8,6 +8,7 @@ shuffled order every image would otherwise cost a whole row group. What is decod
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,20 +20,20 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, Described, build_once, cached, check_room, fingerprint, hashed
+from rcad.data.cache import DECODING, build_once, cached, check_room, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import (
     Decoding,
-    FileParts,
     ImageFiles,
     ImageSet,
+    Packed,
     Reading,
     Shape,
     Source,
     cut,
     decode_splits,
-    first_image,
+    first_shape,
     in_one_shape,
     run_all,
 )
@@ -45,29 +46,6 @@ CHUNK = 16
 """Images that a thread, or its process, takes at a time."""
 Index = npt.NDArray[np.int64]
 Arrays = dict[str, npt.NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Packed:
-    """Images one after the other in a file, each with a sum; `firsts` are the first ones of the shards `origins`."""
-
-    path: Path
-    ends: Index
-    sums: Index
-    origins: npt.NDArray[np.str_]
-    firsts: Index
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def take(self, rows: Sequence[int]) -> FileParts:
-        """The images at these rows."""
-        index = np.asarray(rows)
-        shards = np.searchsorted(self.firsts, index, side="right") - 1
-        places = zip(self.origins[shards], (index - self.firsts[shards]).tolist(), strict=True)
-        starts, ends = np.where(index > 0, self.ends[index - 1], 0), self.ends[index]
-        names = [f"{origin} row {row}" for origin, row in places]
-        return FileParts(str(self.path), names, starts.tolist(), ends.tolist(), self.sums[index].tolist())
 
 
 class Survey(NamedTuple):
@@ -83,23 +61,6 @@ class Survey(NamedTuple):
     moments: Index
     places: Index
     reasons: npt.NDArray[np.str_]
-
-
-class Looking(Decoding):
-    """Decode a source for its statistics."""
-
-    def run(self) -> list[Index | str]:  # type: ignore[override]
-        """For each image the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
-        return [image if isinstance(image, str) else _moments(image) for image in self.images()]
-
-
-def _moments(image: Pixels) -> Index:
-    exact = image.astype(np.int64)
-    return np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))])
-
-
-def _empty(shape: tuple[int, ...]) -> Pixels:
-    return np.empty(shape, np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +105,7 @@ class Stream:
         return sums, squares
 
     def batches(
-        self, indices: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] = _empty
+        self, indices: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] | None = None
     ) -> Iterator[Pixels]:
         """The images with these indices, batch by batch, decoded while those before are in use.
 
@@ -153,28 +114,29 @@ class Stream:
         """
         decoders = shared_decoders(processes=len(self) >= WORTH_PROCESSES)
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
+
+        def done(pixels: Pixels, futures: list[Future[None]]) -> Pixels:
+            for future in futures:
+                future.result()
+            return pixels
+
         try:
             for index in indices:
                 rows = self.rows[index].tolist()
-                pixels = empty((len(rows), *self.image_shape))
+                shape = (len(rows), *self.image_shape)
+                pixels = np.empty(shape, np.uint8) if empty is None else empty(shape)
                 coming.append((pixels, []))
                 for k in range(0, len(rows), CHUNK):
                     chunk = self.encoded.take(rows[k : k + CHUNK])
                     job = Decoding(chunk, self.image_shape, self.size, surveyed=True)
                     coming[-1][1].append(decoders.submit_pixels(job, pixels[k : k + CHUNK]))
                 if len(coming) > AHEAD:
-                    yield _done(coming.popleft())
+                    yield done(*coming.popleft())
             while coming:
-                yield _done(coming.popleft())
+                yield done(*coming.popleft())
         finally:
             for future in (future for _, futures in coming for future in futures):
                 future.cancel()
-
-
-def _done(batch: tuple[Pixels, list[Future[None]]]) -> Pixels:
-    for job in batch[1]:
-        job.result()
-    return batch[0]
 
 
 def read_images(
@@ -192,28 +154,32 @@ def read_images(
         files: all that the images and labels depend on, below `root`.
         find_images: not called where the images are in the cache.
     """
-    if how.stream or (how.stream is None and _too_large(find_images(), how)):
+    stream = how.stream
+    if stream is None:
+        images = find_images()
+        shape = (3, how.size, how.size) if how.size else first_shape(images.sources["train"], how)
+        stream = sum(map(len, images.labels.values())) * math.prod(shape) > memory() / 2
+    if stream:
         return _streamed(files, root, find_images(), how)
 
-    def build(folder: Path) -> Described:
+    def build(folder: Path) -> dict[str, Any]:
         images = find_images()
         omissions = (*images.omissions, *decode_splits(folder, images, how))
-        return Described(images.classes, "; ".join([images.note, *omissions]), omissions)
+        return {"classes": images.classes, "note": "; ".join([images.note, *omissions]), "omissions": omissions}
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
     return cached(kind, files, root, options, build, how.cache_dir)
 
 
-def _too_large(images: ImageSet, how: Reading) -> bool:
-    grey, height, width = (False, how.size, how.size) if how.size else first_image(images.sources["train"], how)
-    count = sum(map(len, images.labels.values()))
-    return count * height * width * (1 if grey else 3) > memory() / 2
-
-
 def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading) -> Dataset:
     identity = fingerprint(files, root, how.cache_dir)
     encoded = _encoded([part for parts in images.sources.values() for part in parts], files, how.cache_dir, identity)
-    survey = _surveyed(encoded, identity, how)
+
+    def restore(_: Path, arrays: Arrays) -> Survey | None:
+        return Survey(**arrays) if arrays["moments"].shape[1] == len(encoded) else None
+
+    key = hashed("survey", identity, str(DECODING), str(how.size))
+    survey = _cached_arrays(how.cache_dir, key, lambda _: look(encoded, how)._asdict(), restore)
     if len(survey.reasons) and not how.skip_bad:
         raise InputError(str(survey.reasons[0]))
     channels, height, width = survey.shape.tolist()
@@ -233,9 +199,9 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
     parts = cut(encoded)
 
     def survey(shape: Shape) -> Survey:
-        jobs = [Looking(part, shape, how.size, how.skip_bad) for part in parts]
+        jobs = [(Decoding(part, shape, how.size, how.skip_bad),) for part in parts]
         moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
-        for first, answers in run_all(jobs, how):
+        for first, answers in run_all("measure", jobs, how):
             for place, image in enumerate(answers, first):
                 if isinstance(image, str):
                     bad[place] = image
@@ -257,35 +223,23 @@ def _encoded(
 
     def pack(folder: Path) -> Arrays:
         check_room(folder, sum(file.stat().st_size for file in files), "unpack the shards")
-        ends: list[int] = []
-        sums: list[int] = []
-        shards: dict[str, int] = {}
+        parts: list[tuple[int, ...]] = []
+        firsts: dict[str, int] = {}
         with (folder / "images.bin").open("wb") as out:
             for source in sources:
-                shards.setdefault(source.root, len(ends))
+                first = firsts.setdefault(source.root, len(parts))
                 for _, content in source.images():
-                    data = b"" if isinstance(content, InputError) else content
+                    data, start = b"" if isinstance(content, InputError) else content, out.tell()
                     out.write(data)
-                    ends.append(out.tell())
-                    sums.append(zlib.crc32(data))
-        origins, firsts = np.asarray(list(shards), np.str_), np.asarray(list(shards.values()), np.int64)
-        return {"ends": np.asarray(ends), "sums": np.asarray(sums), "origins": origins, "firsts": firsts}
+                    parts.append((start, out.tell(), zlib.crc32(data), len(firsts) - 1, len(parts) - first))
+        return {"shards": np.asarray(list(firsts), np.str_), "parts": np.asarray(parts, np.int64)}
 
     def restore(folder: Path, arrays: Arrays) -> Packed | None:
-        packed = Packed(folder / "images.bin", **arrays)
-        return packed if packed.path.stat().st_size == max(packed.ends[-1:], default=0) else None
+        file, parts = folder / "images.bin", arrays["parts"]
+        whole = file.stat().st_size == max(parts[-1:, 1], default=0)
+        return Packed(str(file), tuple(map(str, arrays["shards"])), parts) if whole else None
 
     return _cached_arrays(cache_dir, hashed("packed", identity), pack, restore)
-
-
-def _surveyed(encoded: ImageFiles | Packed, identity: str, how: Reading) -> Survey:
-    """The survey that is in the cache, or a new one."""
-    key = hashed("survey", identity, str(DECODING), str(how.size))
-
-    def restore(_: Path, arrays: Arrays) -> Survey | None:
-        return Survey(**arrays) if arrays["moments"].shape[1] == len(encoded) else None
-
-    return _cached_arrays(how.cache_dir, key, lambda _: look(encoded, how)._asdict(), restore)
 
 
 def _cached_arrays(

@@ -9,7 +9,7 @@ import datetime
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -138,8 +138,7 @@ class TableEncoder:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        codes = [{"name": c.name, "levels": c.levels and list(c.levels), "style": c.style} for c in self.codes]
-        return {"codes": codes, "left_out": [list(pair) for pair in self.left_out]}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableEncoder:
@@ -165,7 +164,7 @@ class TableFeatures:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        return {"encoder": self.encoder.to_dict(), "scales": self.scales.to_dict()}
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> TableFeatures:

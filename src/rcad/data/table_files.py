@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.arrays import read_arrays
-from rcad.data.files import read_bytes, reason
+from rcad.data.files import intact, read_bytes, reason
 from rcad.errors import InputError, need
 
 Numbers = npt.NDArray[np.float64]
@@ -134,12 +134,22 @@ def read_table(path: Path, *, least: int = 2) -> Table:
     if suffix not in SUFFIXES:
         raise InputError(f"expected a file that ends in {', '.join(SUFFIXES)}, but got {path}; convert it")
     if suffix == ".parquet":
-        table = _read_parquet(path)
+        pa, pq = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
+        with intact(path, "Parquet file", "write it again"):
+            # A ParquetFile, not read_table: the latter takes folders called k=v above the file for columns.
+            table = _arrow_table(pa, path, pq.ParquetFile(path).read())
     elif suffix == ".npy":
         table = _read_numpy(path)
     else:
         table = _read_text(path)
-    _check_names(table)
+    for name, times in Counter(table.names).items():
+        if not name:
+            raise InputError(
+                f"expected a name for every column of {path}, but column {table.names.index('') + 1} has none; name "
+                "it, or remove it if it only counts the rows"
+            )
+        if times > 1:
+            raise InputError(f"expected column names of {path} to differ, but got {name!r} twice; rename one")
     if len(table) < least:
         raise InputError(f"expected at least {least} row{'s' if least > 1 else ''} in {path}, but got {len(table)}")
     return table
@@ -294,17 +304,6 @@ def _sniff(text: str) -> str:
     return best
 
 
-def _read_parquet(path: Path) -> Table:
-    pa, pq = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
-    try:
-        # A ParquetFile, not read_table: the latter takes folders called k=v above the file for columns.
-        return _arrow_table(pa, path, pq.ParquetFile(path).read())
-    except InputError:
-        raise
-    except Exception as error:  # Arrow has no common base for what a damaged file raises; bad UTF-8 is found late
-        raise InputError(f"expected {path} to be a Parquet file, but got: {reason(error)}") from None
-
-
 def frame_table(frame: Any) -> Table:
     """A pandas frame, read as a file with the same columns would be; its index is left out."""
     pa = need("pyarrow", "pyarrow")
@@ -347,15 +346,3 @@ def _read_numpy(path: Path) -> Table:
     columns = tuple(array[:, j].astype(np.float64) for j in range(array.shape[1]))
     names = tuple(f"x{j}" for j in range(len(columns)))
     return Table(path, names, columns, len(array), lambda row: f"row {row}")
-
-
-def _check_names(table: Table) -> None:
-    for j, name in enumerate(table.names):
-        if not name:
-            raise InputError(
-                f"expected a name for every column of {table.path}, but column {j + 1} has none; name it, "
-                "or remove it if it only counts the rows"
-            )
-    twice = [name for name, count in Counter(table.names).items() if count > 1]
-    if twice:
-        raise InputError(f"expected column names of {table.path} to differ, but got {twice[0]!r} twice; rename one")

@@ -1,7 +1,6 @@
 """Networks: pixels in [0, 1] go in, Normalize is layer zero, `features()` and `head()` come apart."""
 
-from rcad.models.build import MODELS, build
+from rcad.models.build import MODELS, build, load_weights
 from rcad.models.layers import Model, Normalize
-from rcad.models.weights import load_weights
 
 __all__ = ["MODELS", "Model", "Normalize", "build", "load_weights"]

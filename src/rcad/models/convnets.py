@@ -16,7 +16,7 @@ from torch.nn.functional import max_pool2d, relu
 
 from rcad.errors import InputError
 from rcad.kernels.bn_relu import activated, forked, normalised
-from rcad.models.layers import FirstConv2d, Model, Norm, Residual, StridedPointwise, init_convs, layer_zero, norm2d
+from rcad.models.layers import FirstConv2d, Model, Norm, Residual, StridedPointwise, init_convs, norm2d
 
 Stem = Literal["cifar", "imagenet"]
 
@@ -93,7 +93,6 @@ class ResNet(Model):
         stem: "cifar" (3x3 convolution) or "imagenet" (7x7 with stride 2, then a max pool).
         width: channels of the first stage.
         norm: "batch"; "group"; "none" (a factor and biases instead, started as Fixup does).
-        mean, std: per channel, in [0, 1] pixels; none leaves the pixels as they are.
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).
@@ -109,12 +108,9 @@ class ResNet(Model):
         stem: Stem = "cifar",
         width: int = 64,
         norm: Norm = "batch",
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(channels)
         large = stem == "imagenet"
-        self.normalize = layer_zero(channels, mean, std)
         size, stride = (7, 2) if large else (3, 1)
         self.conv1 = FirstConv2d(channels, width, size, stride, padding=size // 2, bias=False)
         self.bn1 = norm2d(norm, width)
@@ -178,7 +174,6 @@ class WideResNet(Model):
         width: channels of the stem; the stages have widen * width times 1, 2 and 4.
         dropout: probability in [0, 1), inside every block.
         norm: "batch"; "group"; "none" (a factor and biases instead, started as Fixup does).
-        mean, std: per channel, in [0, 1] pixels; none leaves the pixels as they are.
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).
@@ -194,11 +189,8 @@ class WideResNet(Model):
         width: int = 16,
         dropout: float = 0.3,
         norm: Norm = "batch",
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
-        self.normalize = layer_zero(channels, mean, std)
+        super().__init__(channels)
         self.conv1 = FirstConv2d(channels, width, 3, padding=1, bias=False)
         inputs, stages = width, []
         for outputs, stride in ((widen * width, 1), (2 * widen * width, 2), (4 * widen * width, 2)):
@@ -230,7 +222,6 @@ class SmallCNN(Model):
         width: channels of the first convolution; the others have 2 * width, the hidden layer 4 * width units.
         dropout: probability in [0, 1) on the hidden layer.
         norm: "none" (biases and a factor), "group" or "batch".
-        mean, std: per channel, in [0, 1] pixels; none leaves the pixels as they are.
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).
@@ -244,14 +235,11 @@ class SmallCNN(Model):
         width: int = 32,
         dropout: float = 0.0,
         norm: Norm = "none",
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
         channels, height, breadth = in_shape
+        super().__init__(channels)
         if min(height, breadth) < 4:
             raise InputError(f"expected images of at least 4x4 pixels, but got {height}x{breadth}; take 'mlp'")
-        self.normalize = layer_zero(channels, mean, std)
         self.conv1 = FirstConv2d(channels, width, 3, padding=1, bias=False)
         self.bn1 = norm2d(norm, width)
         self.conv2 = nn.Conv2d(width, 2 * width, 3, padding=1, bias=False)

@@ -18,12 +18,20 @@ class Model(nn.Module):
     """A network cut in two: `forward(x) = head(features(x))`.
 
     Subclasses keep the last linear layer under the name in `head_name`, so that weights trained with another
-    number of outputs can be loaded without it.
+    number of outputs can be loaded without it. Their layer zero leaves pixels as they are, until `build` gives it the
+    mean and deviation of the images.
+
+    Args:
+        channels: of the images; None for tables, which have no layer zero.
     """
 
     head_name: str = "fc"
     num_features: int
     fc: nn.Linear
+
+    def __init__(self, channels: int | None) -> None:
+        super().__init__()
+        self.normalize = Normalize((0.0,) * channels, (1.0,) * channels) if channels else nn.Identity()
 
     def features(self, x: Tensor) -> Tensor:
         """Embed a batch.
@@ -71,16 +79,6 @@ class Normalize(nn.Module):
             # Integer pixels would pass through unnoticed at 255 times their size.
             raise InputError(f"expected floating-point pixels in [0, 1], but got {x.dtype}; divide by 255 first")
         return (x - self.mean.view(-1, 1, 1)) / self.std.view(-1, 1, 1)
-
-    def extra_repr(self) -> str:
-        return f"channels={self.mean.numel()}"
-
-
-def layer_zero(channels: int, mean: Sequence[float] | None, std: Sequence[float] | None) -> Normalize:
-    """The `Normalize` for images of that many channels; without `mean` and `std`, the identity."""
-    mean = (0.0,) * channels if mean is None else mean
-    std = (1.0,) * channels if std is None else std
-    return Normalize(mean, std)
 
 
 Norm = Literal["batch", "group", "none"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from rcad.errors import check_parameters, shown
-from rcad.models.layers import Model, layer_zero
+from rcad.models.layers import Model
 
 
 class MLP(Model):
@@ -21,7 +21,6 @@ class MLP(Model):
         in_shape: (D,) for features, which should be standardised; (C, H, W) for images, which are flattened.
         hidden: units of each hidden layer; () is a linear model.
         dropout: probability in [0, 1) after each hidden layer.
-        mean, std: per channel of images, in [0, 1] pixels; none leaves the pixels as they are.
 
     Shape:
         (B, *in_shape) -> (B, num_outputs).
@@ -34,12 +33,8 @@ class MLP(Model):
         in_shape: Sequence[int],
         hidden: Sequence[int] = (128,),
         dropout: float = 0.0,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
     ) -> None:
-        super().__init__()
-        image = len(in_shape) == 3
-        self.normalize = layer_zero(in_shape[0], mean, std) if image else nn.Identity()
+        super().__init__(in_shape[0] if len(in_shape) == 3 else None)
         sizes = (math.prod(in_shape), *hidden)
         count = sum((a + 1) * b for a, b in pairwise((*sizes, num_outputs)))
         check_parameters(f"hidden layers of {shown(tuple(hidden))}", count)

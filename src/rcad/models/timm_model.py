@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import importlib
 import logging
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.models.layers import Model, layer_zero
+from rcad.models.layers import Model, Normalize
 
 log = logging.getLogger("rcad")
 
@@ -22,15 +21,13 @@ FILES = ("model.safetensors", "pytorch_model.bin")
 
 
 class TimmModel(Model):
-    """A timm network with `Normalize` before it.
+    """A timm network with `Normalize` before it, which has the statistics that timm gives for the network.
 
     Args:
         name: timm's name, e.g. "convnext_tiny".
         num_outputs: size of the output.
         in_shape: (C, H, W) of the images.
         dropout: timm's drop_rate, before the head; none keeps timm's own.
-        mean, std: per channel, in [0, 1] pixels; none takes those that timm gives for the network, averaged over the
-            colours where images have none.
         pretrained: with the weights that timm fetches for the name, a new head where they have other outputs.
 
     Shape:
@@ -44,11 +41,10 @@ class TimmModel(Model):
         num_outputs: int,
         in_shape: tuple[int, int, int],
         dropout: float | None = None,
-        mean: Sequence[float] | None = None,
-        std: Sequence[float] | None = None,
         pretrained: bool = False,
     ) -> None:
-        super().__init__()
+        channels = in_shape[0]
+        super().__init__(channels)
         timm, self.title = import_timm(), f"timm:{name}"
         if not timm.is_model_pretrained(name) and (pretrained or "." in name or not timm.is_model(name)):
             near = difflib.get_close_matches(name, timm.list_pretrained() if pretrained else timm.list_models(), n=2)
@@ -62,10 +58,9 @@ class TimmModel(Model):
             options["img_size"] = in_shape[1:]
         if pretrained and cfg.hf_hub_id:
             _check_reachable(name, cfg.hf_hub_id)
-        channels = in_shape[0]
         # Images of other channels than three: timm sums the first layer's weights over the colours.
         own = [rgb if channels == 3 else (sum(rgb) / len(rgb),) * channels for rgb in (cfg.mean, cfg.std)]
-        self.normalize = layer_zero(channels, mean or own[0], std or own[1])
+        self.normalize = Normalize(*own)
         try:
             self.net: Any = timm.create_model(
                 name, pretrained=pretrained, num_classes=num_outputs, in_chans=channels, **options

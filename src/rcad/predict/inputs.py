@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from rcad.data.arrays import read_arrays
+from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
-from rcad.data.images import ColourError, decode, is_image_name
 from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
 from rcad.data.table_files import Table, Text, frame_table, read_table
@@ -96,16 +96,10 @@ class ImageInputs:
         return Examples(len(names), ("file",), self._decoded(root, names, skip_bad))
 
     def _decoded(self, root: Path, names: Sequence[str], skip_bad: bool) -> Iterator[Part]:
-        def decode_one(name: str) -> npt.NDArray[np.uint8] | InputError:
-            try:
-                return self._image(root / name)
-            except InputError as error:
-                return error
-
         with ThreadPoolExecutor() as pool:
             for start in range(0, len(names), BATCH):
                 batch = names[start : start + BATCH]
-                images = dict(zip(batch, pool.map(decode_one, batch), strict=True))
+                images = dict(zip(batch, pool.map(self._image, [root / name for name in batch]), strict=True))
                 errors = [error for error in images.values() if isinstance(error, InputError)]
                 if errors and not skip_bad:
                     raise errors[0]
@@ -113,19 +107,22 @@ class ImageInputs:
                 pixels = np.stack(list(good.values())) if good else np.empty((0, *self.shape), np.uint8)
                 yield Part([(name,) for name in good], torch.from_numpy(pixels), tuple(map(str, errors)))
 
-    def _image(self, path: Path) -> npt.NDArray[np.uint8]:
-        data, origin = read_bytes(path), str(path)
+    def _image(self, path: Path) -> npt.NDArray[np.uint8] | InputError:
+        """The pixels of a file, or what is wrong with it."""
         try:
-            pixels = decode(data, origin, self.size, grey=self.shape[0] == 1)
+            data = read_bytes(path)
+            pixels = decode(data, str(path), self.size, grey=self.shape[0] == 1)
         except ColourError:
-            pixels = np.rint(np.tensordot(LUMA, decode(data, origin, self.size), 1)).astype(np.uint8)[None]
-        if pixels.shape != self.shape:
-            (_, height, width), got = self.shape, f"{pixels.shape[2]}x{pixels.shape[1]}"
-            raise InputError(
-                f"expected images of {width}x{height} as in training, but got {got} in {origin}; bring it to that "
-                f"size, or train with --size {min(height, width)}, which resizes new images too"
-            )
-        return pixels
+            pixels = np.rint(np.tensordot(LUMA, decode(data, str(path), self.size), 1)).astype(np.uint8)[None]
+        except InputError as error:
+            return error
+        if pixels.shape == self.shape:
+            return pixels
+        (_, height, width), got = self.shape, f"{pixels.shape[2]}x{pixels.shape[1]}"
+        return InputError(
+            f"expected images of {width}x{height} as in training, but got {got} in {path}; bring it to that size, or "
+            f"train with --size {min(height, width)}, which resizes new images too"
+        )
 
 
 @dataclass(frozen=True)

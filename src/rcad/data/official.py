@@ -1,14 +1,21 @@
-"""Readers of the image sets as their authors distribute them; an archive is read as the folder it unpacks to.
+"""The image sets as their authors distribute them: downloaded, checked, and read, archives as the folders they hold.
 
 CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
 pickles, which can run code when read; it is refused). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat,
 extra_32x32.mat. Tiny ImageNet: tiny-imagenet-200.zip or the folder it unpacks to; training images lie in
 train/<wnid>/images/, the validation images, which serve as test split, lie in one folder and val_annotations.txt gives
 their classes. Its official test images have no labels and are left out.
+
+A download can be cut and continued: HTTP Range, a checksum, and an atomic rename at the end.
 """
 
 from __future__ import annotations
 
+import http.client
+import os
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -18,12 +25,12 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.archives import unpack
-from rcad.data.cache import Described, cached
+from rcad.data.cache import cached
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
-from rcad.data.files import read_bytes, reason
+from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, read_bytes, reason, writing
 from rcad.data.image_folders import images_below, read
-from rcad.data.registry import OFFICIAL
+from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError, need, one_of
 
 Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
@@ -37,6 +44,11 @@ _CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
     ("cifar100", kind): f"{kind}_label_names.txt" for kind in ("fine", "coarse")
 }
 _ANNOTATIONS = "val/val_annotations.txt"
+_BLOCK = 1 << 18
+_ATTEMPTS = 4
+"""How often a lost connection is taken up again before giving up."""
+_PATIENCE = 30.0
+"""Seconds without a byte that count as a lost connection."""
 
 
 def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:
@@ -74,9 +86,9 @@ def _load_cifar(name: str, path: Path, labels: str, cache_dir: Path | None, prog
         y = check_labels(column, len(classes), lambda index: f"{origin} image {index}")
         return table[:, label_bytes:].reshape(-1, 3, 32, 32), y
 
-    def build(folder: Path) -> Described:
+    def build(folder: Path) -> dict[str, Any]:
         _save_parts(folder, files, read_part, progress)
-        return Described(classes, f"{name}, binary version, from {path.name}")
+        return {"classes": classes, "note": f"{name}, binary version, from {path.name}"}
 
     return cached(name, [*chain(*files.values())], root, {"labels": labels, "classes": classes}, build, cache_dir)
 
@@ -127,9 +139,9 @@ def load_svhn(
         split: _check_there(folder, [f"{part}_32x32.mat" for part in names], folder) for split, names in parts.items()
     }
 
-    def build(target: Path) -> Described:
+    def build(target: Path) -> dict[str, Any]:
         _save_parts(target, files, _read_svhn, progress)
-        return Described(OFFICIAL["svhn"].classes, "SVHN, cropped digits" + (", with extra" if extra else ""))
+        return {"classes": OFFICIAL["svhn"].classes, "note": "SVHN, cropped digits" + (", with extra" if extra else "")}
 
     return cached("svhn", [*chain(*files.values())], folder, {"extra": extra, "check": True}, build, cache_dir)
 
@@ -176,3 +188,92 @@ def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
         test[wnid].append(by_name[name])
     splits = {"train": train, "test": {wnid: sorted(names) for wnid, names in test.items()}}
     return read(root, splits, classes, how, "tiny-imagenet", texts)
+
+
+def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress = no_progress) -> list[Path]:
+    """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
+
+    Args:
+        extra: also the optional files (SVHN's extra digits, 1.3 GB).
+        progress: called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown.
+    """
+    if name not in OFFICIAL:
+        raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")
+    remotes = (*OFFICIAL[name].files, *(OFFICIAL[name].optional if extra else ()))
+    return [fetch_file(remote, Path(data_dir) / name, progress=progress) for remote in remotes]
+
+
+def fetch_file(remote: Remote, folder: Path, *, progress: Progress = no_progress) -> Path:
+    """Download one file into `folder`, continuing a `.part` file that an earlier attempt left there."""
+    if not remote.url.startswith(("http://", "https://")):
+        raise InputError(f"expected an http or https address, but got {remote.url!r}")
+    target = folder / remote.filename
+    again = "delete it and fetch it again"
+    remedy = "free some space there, or pass another data_dir= (--data-dir)"
+    with writing(folder, "download", remedy), exclusive_lock(folder / f".{target.name}.lock"):
+        if target.exists():
+            check_md5(target, remote.md5, again)
+            return target
+        part = target.with_name(f"{target.name}.part")
+        _receive_all(remote.url, part, target, progress)
+        try:
+            check_md5(part, remote.md5, f"fetch it again; the server's file may have changed ({remote.url})")
+        except InputError:
+            part.unlink()  # continuing a wrong file could never succeed
+            raise
+        os.replace(part, target)
+    return target
+
+
+def _receive_all(url: str, part: Path, target: Path, progress: Progress) -> None:
+    reason = "the connection was lost"
+    for attempt in range(_ATTEMPTS):
+        try:
+            if _receive(url, part, progress):
+                return
+        except urllib.error.HTTPError as error:
+            reason = f"HTTP {error.code} {error.reason}"
+            if error.code < 500:  # asking again changes nothing
+                break
+        except (OSError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) in DISK_ERRORS:
+                raise
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+        if attempt + 1 < _ATTEMPTS:
+            time.sleep(min(0.1 * 4**attempt, 5.0))
+    raise InputError(
+        f"expected to download {url}, but got: {reason}; try again to continue, or put the file at {target} by hand"
+    )
+
+
+def _receive(url: str, part: Path, progress: Progress) -> bool:
+    """One connection; returns whether the file is complete."""
+    have = part.stat().st_size if part.exists() else 0
+    request = urllib.request.Request(url, headers={"User-Agent": "rcad"})
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response = urllib.request.urlopen(request, timeout=_PATIENCE)
+    except urllib.error.HTTPError as error:
+        if error.code != 416:
+            raise
+        # Nothing is left to send: the part is whole, or longer than the file and useless.
+        whole = error.headers.get("Content-Range", "") == f"bytes */{have}"
+        if not whole:
+            part.unlink()
+        return whole
+    with response:
+        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if response.status == 206 and not resumed:
+            part.unlink()
+            return False
+        have = have if resumed else 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length and length.isdigit() else 0
+        with part.open("ab" if resumed else "wb") as out:
+            while block := response.read(_BLOCK):
+                out.write(block)
+                have += len(block)
+                progress(have, total)
+    # A server that cuts the connection ends the stream like one that is done; only the length tells them apart.
+    return total == 0 or have == total
