@@ -144,9 +144,9 @@ def verify_runs(
     """
     from rcad.cli.results import show_verified
     from rcad.runs.store import Store
-    from rcad.runs.verify import CURES, verify
     from rcad.train.place import Place
     from rcad.train.progress import show_progress
+    from rcad.train.repair import CURES, verify
     from rcad.train.repair import repair as mend
 
     store = Store.open(runs, create=False)
