@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from rcad.data.dataset import parse_spec
-from rcad.data.registry import is_there
-from rcad.errors import InputError, one_line, without_advice
+from rcad.errors import InputError, one_line
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
@@ -284,21 +282,13 @@ def begin(
     if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
     whose = f"run {config_id(config)}"
-    try:
-        with timed("data", whose, device):
-            while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
-            dataset = ranks.together(lambda: reader(config.data, while_reading))
-    except InputError as error:
-        if ranks.size == 1 and (record := place.final_record(config)) is not None:
-            check_gone(config, place, error)
-            return record
-        raise
+    with timed("data", whose, device):
+        while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
+        dataset = ranks.together(lambda: reader(config.data, while_reading))
     problem = ranks.together(lambda: prepare(config, dataset, device))
     ranks.together(lambda: check_same_data(store, config, problem) if ranks.leads else None)
     if ranks.any(problem.fingerprint != ranks.of_first(lambda: problem.fingerprint)):
         raise InputError(f"expected {config.data.name} to be the same for all {ranks.size} processes, but it is not")
-    if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
-        return record
     if ranks.size == 1:
         stop.before_work()
     stop.at_once = False
@@ -341,9 +331,3 @@ def changed_data(config: RunConfig, how: str) -> InputError:
         f"expected the data that run {config_id(config)} was made from, but {config.data.name} {how}; "
         f"remove that run (rcad runs prune) or use another folder of runs"
     )
-
-
-def check_gone(config: RunConfig, place: Place, error: InputError) -> None:
-    """A finished run stays good without its data; files that are there and cannot be read are refused."""
-    if is_there(parse_spec(config.data.name)[0], place.data_dir):
-        raise changed_data(config, f"has changed since or cannot be read: {without_advice(str(error))}") from None
