@@ -270,4 +270,5 @@ def _not_harmless(workplace: Workplace, file: str, kind: str, chance: random.Ran
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests" / "support")]
     with tempfile.TemporaryDirectory() as name:
-        RECORD.write_text(json.dumps(matrix(Path(name)), indent=1) + "\n", encoding="utf-8")
+        text = json.dumps(matrix(Path(name)), indent=1)
+        RECORD.write_text(re.sub(r"\n {4}|\n {3}(?=})", " ", text) + "\n", encoding="utf-8")  # a line for each damage

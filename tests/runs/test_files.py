@@ -15,7 +15,7 @@ from one_line import one_line
 from rcad.errors import InputError
 from rcad.runs.files import (
     Kind,
-    LogWriter,
+    append_log,
     check_folder,
     dumps,
     leftovers,
@@ -23,6 +23,7 @@ from rcad.runs.files import (
     read_log,
     ready_folder,
     replacing,
+    write_log,
     write_text,
 )
 
@@ -108,33 +109,16 @@ def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.
 
 def test_events_come_back_in_order(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    for start in (0, 2):
-        with LogWriter(path) as log:
-            log.append({"epoch": start, "loss": 0.5, "text": "a\nb"})
-            log.append({"epoch": start + 1, "loss": float("nan")})
-    assert [event["epoch"] for event in read_log(path)] == [0, 1, 2, 3]
-    assert read_log(path)[0] == {"epoch": 0, "loss": 0.5, "text": "a\nb"}
-    assert read_log(path)[1]["loss"] is None
-
-
-def test_a_line_is_there_before_the_log_is_closed(tmp_path: Path) -> None:
-    log = LogWriter(tmp_path / "log.jsonl")
-    log.append({"epoch": 0})
-    assert read_log(log.path) == [{"epoch": 0}]
-    log.close()
-    log.close()
-    with pytest.raises(InputError, match="to be open, but it was closed"):
-        log.append({})
+    write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
+    append_log(path, {"epoch": 1, "loss": float("nan")})
+    assert read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
 
 
 @pytest.mark.parametrize("torn", ["{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"])
-def test_a_torn_last_line_is_dropped_and_written_over(tmp_path: Path, torn: str) -> None:
+def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text('{"epoch": 0}\n' + torn)
     assert read_log(path) == [{"epoch": 0}]
-    with LogWriter(path) as log:
-        log.append({"epoch": 2})
-    assert read_log(path) == [{"epoch": 0}, {"epoch": 2}]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +134,7 @@ def test_a_bad_line_within_is_named(tmp_path: Path, line: str, message: str) -> 
 def test_a_log_that_is_not_there(tmp_path: Path) -> None:
     assert read_log(tmp_path / "log.jsonl") == []
     with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
-        LogWriter(tmp_path / "no" / "log.jsonl")
+        append_log(tmp_path / "no" / "log.jsonl", {})
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pytest
 
 import rcad.runs
 from one_line import one_line
+from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Split, commit, versions
 
@@ -82,8 +83,9 @@ def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], 
     ],
 )
 def test_bad_files_are_named(make_record: MakeRecord, change: Callable[[str], str], message: str) -> None:
-    with one_line(message, "runs/x/record.json"):
-        RunRecord.from_json(change(make_record().to_json()), source="runs/x/record.json")
+    text, source = dumps(sealed(make_record().to_dict())), "runs/x/record.json"
+    with one_line(message, source):
+        RunRecord.from_dict(loads(change(text), source), source=source)
 
 
 def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeRecord) -> None:
@@ -93,8 +95,9 @@ def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeR
     metrics.clear()  # the giver's dict stays his
     assert record.metrics == {"a": float(np.float32(0.1)), "b": 0.1 + 0.2, "c": 2, "nll": None, "f": None}
     assert record.epochs == ({"loss": None, "epoch": 3},)
-    assert RunRecord.from_json(record.to_json()) == record
-    assert json.loads(record.to_json())["schema"] == 1
+    plain = json.loads(dumps(record.to_dict()))
+    assert RunRecord.from_dict(plain) == record
+    assert plain["schema"] == 1
     assert record.splits["train"] == Split(size=100, sha256="a" * 64)
     assert record.id == config_id(record.config)
 

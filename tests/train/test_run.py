@@ -77,21 +77,6 @@ def table(path: Path, flip: bool) -> RunConfig:
     return configure({"name": str(path), "target": "y"}, [("erm", ())], epochs=2)
 
 
-def test_another_content_under_the_same_name_is_refused(tmp_path: Path) -> None:
-    store = Store.open(tmp_path / "runs")
-    first = run(table(tmp_path / "d.csv", flip=False), Place(store))
-    assert len(first.data_sha256) == 64
-    changed = table(tmp_path / "d.csv", flip=True)
-    with pytest.raises(InputError, match="has changed since; remove that run"):
-        run(changed, Place(store))
-    (tmp_path / "d.csv").write_bytes(b"\xff")
-    with pytest.raises(InputError, match="has changed since or cannot be read: expected"):
-        run(changed, Place(store))
-    assert store.get(first.id) == first
-    (tmp_path / "d.csv").unlink()
-    assert run(changed, Place(store)) == first  # the result stays good without its data
-
-
 def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store.open(tmp_path / "runs")
     config = table(tmp_path / "d.csv", flip=False)
@@ -241,18 +226,6 @@ def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(tmp_pat
     config = configure("digits[:60]", [("erm", ())], epochs=1, settings=settings)
     with pytest.raises(InputError, match=r"^expected several numbers .* but got a batch of 1 example; take another"):
         run(config, Place(Store.open(tmp_path), device="cpu"))
-
-
-def test_divergence_is_recorded_and_final(tmp_path: Path) -> None:
-    config = configure(
-        "digits[:200]", [("erm", ())], epochs=3, settings=["optim.name=sgd", "optim.lr=1e30", "model.width=4"]
-    )
-    store = Store.open(tmp_path)
-    record = run(config, Place(store))
-    assert record.status == "diverged"
-    assert "no longer finite in epoch" in record.message
-    assert record.epochs[-1]["loss"] is None
-    assert run(config, Place(store)) == record
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from rcad.train.scheduler import Outcome, canonical_config
 _METRICS, _METRICS_LISTED = 3, 2
 _EPOCHS_SHOWN, _COLUMNS_SHOWN = 8, 6
 if TYPE_CHECKING:
-    from rcad.runs.verify import Damage
+    from rcad.train.repair import Damage
 
 RESOLVED = (("network", "model"), ("trained", "method"))
 
@@ -196,7 +196,7 @@ def show_pruned(pruned: Sequence[Pruned], *, checkpoints: bool, removed: bool) -
 
 def show_verified(checked: Sequence[tuple[Path, Sequence[Damage]]], *, as_json: bool) -> None:
     """Print what was checked, and how to repair what is damaged."""
-    from rcad.runs.verify import CURES
+    from rcad.train.repair import CURES
 
     if as_json:
         sound = [{"path": str(path), "problem": None, "cure": None} for path, damages in checked if not damages]

@@ -79,12 +79,14 @@ def export_runs(
     rcad runs export table.parquet
     rcad runs export records.json
     """
+    from rcad.runs.export import export
     from rcad.runs.store import Store
     from rcad.runs.words import plural
 
     _check_new(file, force)
-    count = Store.open(runs, create=False).export(file, lambda error: warn(str(error)))
-    say(f"wrote {plural(count, 'run')} to {file}")
+    records = Store.open(runs, create=False).records(lambda error: warn(str(error)))
+    export(records, file)
+    say(f"wrote {plural(len(records), 'run')} to {file}")
 
 
 @command(app, "prune")
@@ -142,9 +144,9 @@ def verify_runs(
     """
     from rcad.cli.results import show_verified
     from rcad.runs.store import Store
-    from rcad.runs.verify import CURES, verify
     from rcad.train.place import Place
     from rcad.train.progress import show_progress
+    from rcad.train.repair import CURES, verify
     from rcad.train.repair import repair as mend
 
     store = Store.open(runs, create=False)

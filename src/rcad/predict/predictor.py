@@ -147,8 +147,7 @@ def fetch_run(address: str) -> Path:
     """The folder of a run that the Hub keeps, in the cache: safetensors and JSON, verified; nothing is executed."""
     from rcad.data.cache import cache_root
     from rcad.data.elsewhere import linked
-    from rcad.runs.files import read_text
-    from rcad.runs.record import RunRecord
+    from rcad.runs.record import RUN
     from rcad.runs.store import CONFIG, RECORD, WEIGHTS
 
     cache = cache_root()
@@ -158,7 +157,7 @@ def fetch_run(address: str) -> Path:
         if name not in repository.names:
             raise InputError(f"expected {name} in {repository.address}, but it has none; was it sent by rcad push?")
     files = repository.fetch(names)
-    run = RunRecord.from_json(read_text(files[RECORD]), source=f"{RECORD} of {repository.address}").id
+    run = RUN.read(files[RECORD], f"{RECORD} of {repository.address}").id
     return linked(cache, str(repository), {f"{run}/{name}": path for name, path in files.items()}) / run
 
 

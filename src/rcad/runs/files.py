@@ -348,9 +348,10 @@ class Kind(Generic[T]):
         """The object as a file holds it."""
         return {"kind": self.name, "schema": self.schema, **plain}
 
-    def read(self, path: Path) -> T:
-        """The record in a file; one line says what is wrong with it."""
-        return self.parse(loads(read_text(path), str(path)), str(path))
+    def read(self, path: Path, source: str = "") -> T:
+        """The record in a file; one line says what is wrong with it, or with `source`, as messages may call it."""
+        source = source or str(path)
+        return self.parse(loads(read_text(path), source), source)
 
     def parse(self, plain: Any, source: str) -> T:
         """The record in an object of parsed JSON; `source` names its file in messages."""
@@ -373,34 +374,12 @@ class Kind(Generic[T]):
             raise kind(f"in {source}: {error}") from None
 
 
-class LogWriter:
-    """Appends events to a file, each whole. A torn last line, which no reader could use, is cut off first."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with expecting(path, "writable"):
-            self._file = path.open("ab", buffering=0)
-            self._file.truncate(path.read_bytes().rfind(b"\n") + 1)
-
-    def append(self, event: Mapping[str, Any]) -> None:
-        """One event; numbers that are not finite become null."""
-        if self._file.closed:
-            raise InputError(f"expected {self.path} to be open, but it was closed")
-        line = memoryview((dumps(finite_or_none(event)) + "\n").encode())
+def append_log(path: Path, event: Mapping[str, Any]) -> None:
+    """One event more at the end of a log, whole; numbers that are not finite become null."""
+    line = memoryview((dumps(finite_or_none(event)) + "\n").encode())
+    with expecting(path, "writable"), path.open("ab", buffering=0) as file:
         while line:  # a write may take only a part
-            line = line[self._file.write(line) :]
-
-    def close(self) -> None:
-        """Put the file on disk; a second call does nothing."""
-        if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
-
-    def __enter__(self) -> LogWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+            line = line[file.write(line) :]
 
 
 def write_log(path: Path, events: Iterable[Mapping[str, Any]]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 from rcad.errors import InputError, Value, did_you_mean, html_table, is_finite, is_number, one_of, shown, whole
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.files import Kind, dumps, finite_or_none, loads, sealed
+from rcad.runs.files import Kind, finite_or_none
 from rcad.runs.plain import config_id, from_plain, to_plain
 
 Status = Literal["running", "interrupted", "diverged", "done"]
@@ -159,19 +159,10 @@ class RunRecord(Value):
         plain["splits"] = {name: {"size": s.size, "sha256": s.sha256} for name, s in self.splits.items()}
         return plain
 
-    def to_json(self) -> str:
-        """The text of record.json, with its checksum."""
-        return dumps(sealed(self.to_dict()), indent=1) + "\n"
-
     @staticmethod
     def from_dict(plain: Any, *, source: str = "the record") -> RunRecord:
         """The record that `to_dict` wrote; `source` names its file in messages."""
         return RUN.parse(plain, source)
-
-    @staticmethod
-    def from_json(text: str, *, source: str = "the record") -> RunRecord:
-        """The record in the text of a record.json."""
-        return RunRecord.from_dict(loads(text, source), source=source)
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(RunRecord))

@@ -38,7 +38,7 @@ from rcad.runs.files import (
 from rcad.runs.locks import RunLock, abandoned, held_here, is_locked
 from rcad.runs.pack import PackedRun, broken_pack, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
-from rcad.runs.record import FINISHED, STATUSES, RunRecord, Status
+from rcad.runs.record import FINISHED, RUN, STATUSES, RunRecord, Status
 
 CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl", "checkpoint", "lock"
 EVALUATION, WEIGHTS = "evaluation", "model.safetensors"
@@ -229,7 +229,7 @@ class Store:
                 f"expected run {record.id} to stay {last.status}, but got a record that is {record.status}; "
                 "prune it first"
             )
-        write_text(path, record.to_json())
+        write_sealed(path, record.to_dict())
 
     def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
         """Remove a run, or its checkpoints; refused while a process works on it."""
@@ -242,14 +242,6 @@ class Store:
                 os.replace(target, removed)
                 sync_folder(self.path)
                 shutil.rmtree(removed)
-
-    def export(self, path: str | Path, on_error: Callable[[InputError], None] | None = None) -> int:
-        """Write every record to a .csv, .parquet or .json file; returns how many. `on_error` as in `records`."""
-        records = self.records(on_error)
-        from rcad.runs.export import export
-
-        export(records, Path(path))
-        return len(records)
 
     def _folders(self) -> list[str]:
         if not self.path.is_dir():
@@ -285,7 +277,7 @@ class Store:
     def _load(self, run: str) -> RunRecord:
         path = self.folder(run) / RECORD
         try:
-            record = RunRecord.from_json(read_text(path), source=str(path))
+            record = RUN.read(path)
         except InputError as error:
             raise self._damaged(path, error, run) from None
         if record.id != run:

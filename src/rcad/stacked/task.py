@@ -161,11 +161,3 @@ class StackedResult:
     def diverged(self) -> Tensor:
         """Which replicas stopped before the end, bool (R,)."""
         return self.diverged_at > 0
-
-    def note(self, replicas: Tensor, epoch: int, row: dict[str, Tensor]) -> None:
-        """Writes the numbers of an epoch."""
-        for name, values in row.items() if self.epochs else ():
-            if name not in self.curves:
-                shape = self.model.replicas, self.epochs
-                self.curves[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=values.device)
-            self.curves[name][replicas, epoch - 1] = values

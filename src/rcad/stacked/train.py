@@ -56,14 +56,6 @@ class Group:
         self.sums = model.flat.new_zeros((2, len(index)), dtype=torch.float64)
         self.generators = [torch.Generator(model.flat.device) for _ in seeds] if method.draws else []
 
-    def epochs(self, count: int, batch_size: int) -> Iterator[None]:
-        """Trains from the first epoch to the last; yields after each."""
-        for epoch in range(count):
-            if bool(self.alive.any()):
-                self.train_epoch(epoch, batch_size)
-                self.end_epoch(epoch, last=epoch + 1 == count)
-            yield
-
     def train_epoch(self, epoch: int, batch_size: int) -> None:
         """One pass of every replica over its own permutation of its examples."""
         for seed, generator in zip(self.seeds, self.generators, strict=False):
@@ -116,7 +108,13 @@ class Group:
             self._grow()
 
     def _note(self, epoch: int, row: dict[str, Tensor]) -> None:
-        self.result.note(self.index[self.alive], epoch, {name: value[self.alive] for name, value in row.items()})
+        """Writes the numbers of an epoch."""
+        result = self.result
+        for name, values in row.items() if result.epochs else ():
+            if name not in result.curves:
+                shape = result.model.replicas, result.epochs
+                result.curves[name] = torch.full(shape, float("nan"), dtype=torch.float64, device=values.device)
+            result.curves[name][self.index[self.alive], epoch - 1] = values[self.alive]
 
     def _put(self, where: StackedMLP, chosen: Tensor) -> None:
         """Writes the weights of the replicas in a mask."""
@@ -215,7 +213,10 @@ def train_stacked(
         optimizer = StackedOptimizer([optim_list[i] for i in chosen], part.layout, part.flat, epochs)
         own_seeds = [int(seeds[i]) for i in chosen]
         replicas = Group(index, own_seeds, problem.take(index), part, stacked, optimizer, result, selection)
-        for _ in replicas.epochs(epochs, batch_size):
+        for epoch in range(epochs):
+            if bool(replicas.alive.any()):
+                replicas.train_epoch(epoch, batch_size)
+                replicas.end_epoch(epoch, last=epoch + 1 == epochs)
             done += len(index)
             if progress is not None:
                 progress(done, len(seeds) * epochs)

@@ -110,7 +110,7 @@ class Trainer:
         self.ranks = ranks
         if isinstance(problem.train[0], Streamed) or ranks.size > 1:
             engine = "eager"  # see `stepper_for`; and no graph is captured across processes
-        self.on_epoch: Callable[[Row], None] | None = None
+        self.on_epoch: Callable[[Row], None] = lambda row: None
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
         self.average = None if config.train.ema is None else copy.deepcopy(self.model).requires_grad_(False)
@@ -267,8 +267,7 @@ class Trainer:
         self.rows.append(row)
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
-        if self.on_epoch is not None:
-            self.on_epoch(row)
+        self.on_epoch(row)
         self.report()
         if finite:
             self._grow()

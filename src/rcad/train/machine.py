@@ -85,11 +85,6 @@ def keep_kernels(cache_dir: Path | None) -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
 
 
-def allow_many_queues() -> None:
-    """Lets a GPU take work from up to 32 queues at once instead of 8. Heard only before CUDA starts."""
-    os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-
-
 def side_stream(device: torch.device) -> AbstractContextManager[object]:
     """A queue of its own on a GPU: work on the default one can neither be captured nor overlap with other runs."""
     if device.type != "cuda":

@@ -7,16 +7,15 @@ import math
 import time
 from collections.abc import Generator
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from rcad.data.dataset import parse_spec
-from rcad.data.registry import is_there
-from rcad.errors import InputError, one_line, without_advice
+from rcad.errors import InputError, one_line
 from rcad.runs.config import RunConfig
-from rcad.runs.files import DamagedError, LogWriter, finite_or_none, read_log, set_aside, write_log
+from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
@@ -83,12 +82,9 @@ class Execution:
 
     def _made(self, stop: Stop) -> Generator[None, None, RunRecord]:
         """The record of the run, trained from where it stands."""
-        with LogWriter(self.log) if self.ranks.leads else nullcontext() as log:
-            self.trainer.on_epoch = None if log is None else log.append
-            try:
-                outcome = yield from self._fit(stop)
-            finally:
-                self.trainer.on_epoch = None  # no cycle may keep a GPU's memory
+        outcome = yield from self._fit(stop)
+        if self.ranks.leads:
+            write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
         if outcome == "done" and not self.ranks.any(stop.is_set()):
             try:
                 return self._finish(stop)
@@ -103,7 +99,10 @@ class Execution:
     def _resume(self) -> None:
         if (record := self.store.record(self.config)) is not None:
             self.started = record.started
-        rows = self._logged_rows()
+        try:
+            read_log(self.log)
+        except InputError as error:
+            log.warning("expected a whole log, but got: %s; it is kept as %s", error, set_aside(self.log).name)
         damages: list[str] = []
         for path in filter(Path.exists, (self.checkpoint, self.checkpoint.with_name(BEFORE))):
             try:
@@ -117,17 +116,9 @@ class Execution:
             log.warning("%s, and the run %s", words, f"goes on {position}" if trainer.begun else "starts over")
         if trainer.begun:
             trainer.progress.note(f"going on {position}")
-        # A killed run may have logged epochs that its checkpoint does not hold; they come again, equal.
-        if rows != (saved := finite_or_none(trainer.rows)):
-            write_log(self.log, saved)
-
-    def _logged_rows(self) -> list[dict[str, Any]]:
-        """The rows of the log; a damaged one is set aside, and made again from the checkpoint."""
-        try:
-            return read_log(self.log)
-        except InputError as error:
-            log.warning("expected a whole log, but got: %s; it is kept as %s", error, set_aside(self.log).name)
-            return []
+        # A killed run may have logged epochs that its checkpoint does not hold, or half of one; they come again, equal.
+        write_log(self.log, trainer.rows)
+        trainer.on_epoch = partial(append_log, self.log)
 
     def _fit(self, stop: Stop) -> Course:
         """Trains; pauses to save where enough time has passed."""
@@ -190,14 +181,22 @@ class Execution:
                 raise Stopped
 
         x, y = problem.val if prefix == "val" else problem.test
-        options: Any = {"calibration": prefix != "val", "on_batch": on_batch, "ranks": self.ranks}
-        metrics = measure(trainer.selected, problem, x, y, **options)
+        chosen, is_test = trainer.selected, prefix != "val"
+        metrics = measure(chosen, problem, x, y, calibration=is_test, on_batch=on_batch, ranks=self.ranks)
         return {f"{prefix}_{name}": value for name, value in metrics.items()}
 
     def _write(
         self, status: Status, *, message: str = "", metrics: dict[str, float] | None = None, test_seconds: float = 0.0
     ) -> RunRecord:
         problem, splits = self.trainer.problem, self.trainer.problem.splits
+        # Times and memory are those of all the runs that shared the device.
+        shared = f", {self.at_once} runs at once" if self.at_once > 1 else ""
+        resolved = {
+            **({"data": problem.source} if problem.source else {}),
+            "model": network_words(self.trainer.model),
+            "method": repr(self.trainer.method),
+            "engine": f"{self.trainer.stepper.name}{shared}",
+        }
         record = RunRecord(
             config=self.config,
             status=status,
@@ -217,23 +216,11 @@ class Execution:
             versions=versions(),
             commit=commit(),
             data_sha256=problem.fingerprint,
-            resolved=self._resolved(),
+            resolved=resolved,
         )
         if self.ranks.leads:
             self.store.write(record)
         return record
-
-    def _resolved(self) -> dict[str, str]:
-        """The values that the config left open."""
-        # Times and memory are those of all the runs that shared the device.
-        shared = f", {self.at_once} runs at once" if self.at_once > 1 else ""
-        source = self.trainer.problem.source
-        return {
-            **({"data": source} if source else {}),
-            "model": network_words(self.trainer.model),
-            "method": repr(self.trainer.method),
-            "engine": f"{self.trainer.stepper.name}{shared}",
-        }
 
 
 TOO_LARGE = (
@@ -295,21 +282,13 @@ def begin(
     if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
     whose = f"run {config_id(config)}"
-    try:
-        with timed("data", whose, device):
-            while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
-            dataset = ranks.together(lambda: reader(config.data, while_reading))
-    except InputError as error:
-        if ranks.size == 1 and (record := place.final_record(config)) is not None:
-            check_gone(config, place, error)
-            return record
-        raise
+    with timed("data", whose, device):
+        while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
+        dataset = ranks.together(lambda: reader(config.data, while_reading))
     problem = ranks.together(lambda: prepare(config, dataset, device))
     ranks.together(lambda: check_same_data(store, config, problem) if ranks.leads else None)
     if ranks.any(problem.fingerprint != ranks.of_first(lambda: problem.fingerprint)):
         raise InputError(f"expected {config.data.name} to be the same for all {ranks.size} processes, but it is not")
-    if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
-        return record
     if ranks.size == 1:
         stop.before_work()
     stop.at_once = False
@@ -352,9 +331,3 @@ def changed_data(config: RunConfig, how: str) -> InputError:
         f"expected the data that run {config_id(config)} was made from, but {config.data.name} {how}; "
         f"remove that run (rcad runs prune) or use another folder of runs"
     )
-
-
-def check_gone(config: RunConfig, place: Place, error: InputError) -> None:
-    """A finished run stays good without its data; files that are there and cannot be read are refused."""
-    if is_there(parse_spec(config.data.name)[0], place.data_dir):
-        raise changed_data(config, f"has changed since or cannot be read: {without_advice(str(error))}") from None

@@ -7,6 +7,7 @@ machine: whatever makes runs and tells of their records will do.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rcad.data.dataset import parse_spec
-from rcad.errors import InputError, cores
+from rcad.errors import InputError, cores, without_advice
 from rcad.loss.method_rows import check_named, without_defaults
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
@@ -190,7 +191,7 @@ def canonical_config(config: RunConfig) -> RunConfig:
 
 def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) -> None:
     """Refuses runs whose data have changed since they were finished. Data that are no longer there say nothing."""
-    from rcad.data.registry import READERS
+    from rcad.data.registry import READERS, is_there
 
     # The sets that rcad knows by name do not change, and to say so needs no torch.
     own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
@@ -198,7 +199,7 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
         return
     import torch
 
-    from rcad.train.run import check_gone, check_same_data
+    from rcad.train.run import changed_data, check_same_data
     from rcad.train.task import Reader, prepare
 
     reader = Reader(place)
@@ -206,7 +207,9 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
         try:
             problem = prepare(config, reader(config.data, progress), torch.device("cpu"))
         except InputError as error:
-            check_gone(config, place, error)
+            if is_there(parse_spec(config.data.name)[0], place.data_dir):
+                how = f"has changed since or cannot be read: {without_advice(str(error))}"
+                raise changed_data(config, how) from None
         else:
             check_same_data(place.store, config, problem)
 
@@ -404,9 +407,10 @@ def choose_backend(configs: Sequence[RunConfig], place: Place, at_once: int | No
 
         return Processes(len(place.devices), place.devices, at_once)
     if place.device != "cpu" and len(configs) > 1:
-        from rcad.train.machine import allow_many_queues, pick_device
+        from rcad.train.machine import pick_device
 
-        allow_many_queues()
+        # A GPU takes work from up to 32 queues at once instead of 8; heard only before CUDA starts.
+        os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
         if pick_device(place.device).type == "cuda":
             from rcad.train.one_gpu import OneGPU, can_share
 

@@ -9,6 +9,7 @@ driver that was killed is started again and finds what is done.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 import tempfile
@@ -244,7 +245,7 @@ class _Crew:
 
     def _keep(self, files: Mapping[str, Any]) -> None:
         """Files of a run that came back with its task: whole, or not at all."""
-        store, record = self.work.place.store, RunRecord.from_json(files["files"][RECORD].decode())
+        store, record = self.work.place.store, RunRecord.from_dict(json.loads(files["files"][RECORD]))
         if sums(files["files"]) != files["sha256"]:
             raise InputError(f"expected run {record.id} as its node sent it, but its files differ; run it again")
         with store.lock(record.config):
