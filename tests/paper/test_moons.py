@@ -73,7 +73,7 @@ def test_the_table() -> None:
 def test_accuracies_above_the_best_possible_are_named(bayes: float, named: bool) -> None:
     cell = {"d": 625, "sigma": 0.75, "noise": "all", "bayes": bayes, "methods": {}, "tuning": {}}
     sizes = [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}, "seconds": 1.0}]
-    made = moons.describe(moons.Settings(), {"a": cell}, sizes, {"epochs": []})
+    made = moons.describe(moons.Settings(), {"d=625, sigma=0.75, noise on all": cell}, sizes, {"epochs": []})
     assert any("RCAD 89.6, while no classifier exceeds 75.9" in note for note in made.notes) == named
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from rcad.paper.published import Printed, Table
+from rcad.paper.targets import Printed, PValues, Table
 from rcad.runs.words import plural
 from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claims
 from rcad.study.statistics import FEWEST, Paired, paired
@@ -35,8 +35,8 @@ Side = tuple[str, str]
 Seeds = Mapping[int, float | None]
 """A cell's number by seed; None where its run diverged."""
 Cells = Mapping[Side, Seeds]
-PValues = Mapping[tuple[str, str], Mapping[str, str]]
-"""One-sided p-values by (better, worse) and column, as printed."""
+Pair = tuple[str, str]
+"""Two rows."""
 
 
 class PlannedClaim(NamedTuple):
@@ -100,7 +100,7 @@ def orient(printed: Mapping[str, Printed], first: str, second: str, *, lower: bo
 def plan_claims(
     columns: Iterable[str],
     printed: Table,
-    pairs: Iterable[tuple[str, str]],
+    pairs: Iterable[Pair],
     *,
     control: tuple[str, str, str] | None = ("RCAD", "ERM", RANDOM),
     better: Callable[[str], str] = lambda column: "is more accurate than",

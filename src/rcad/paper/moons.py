@@ -17,9 +17,9 @@ from torch import Tensor
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper import two_moons
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
-from rcad.paper.published import T8, Printed
 from rcad.paper.record import OnProgress, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.targets import TARGETS
 from rcad.paper.two_moons import Noise, bayes_accuracy
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
@@ -44,6 +44,7 @@ TUNING_SEED = 1000
 PROTOCOL = Protocol("sgd", 0.05, 128, 100, (128,))
 PRINTED_SIZE = (20_000, 3, 300)
 """The paper's own number of examples and of epochs, with so many draws of ours; the last of the study over n."""
+PRINTED = TARGETS["T8"].printed
 FIXED, LINF_003 = "erm_fixed", "fgsm_linf at 0.03"
 CONTROLLED = ("erm", "rcad", "rcad_random")
 
@@ -153,23 +154,14 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     )
 
 
-def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
-    """The paper's numbers by column and row, where the noise is on all dimensions."""
-    return {
-        column: T8.get((cell["d"], cell["sigma"]), {}) if cell["noise"] == "all" else {}
-        for column, cell in cells.items()
-    }
-
-
 def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
-    published = printed(cells)
     above = [
-        f"{column}: {row} {number.mean:g}, while no classifier exceeds {cells[column]['bayes']:.1f}"
-        for column, numbers in published.items()
-        for row, number in numbers.items()
-        if number.mean > cells[column]["bayes"]
+        f"{column}: {row} {number.mean:g}, while no classifier exceeds {cell['bayes']:.1f}"
+        for column, cell in cells.items()
+        for row, number in PRINTED.get(column, {}).items()
+        if number.mean > cell["bayes"]
     ]
     impossible = (
         "Printed accuracies above the best possible, if the noise is on all dimensions and the moons have radius 1: "
@@ -187,7 +179,7 @@ def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any
         rows=list(LABELS.values()),
         columns=list(cells),
         controls=CONTROLS,
-        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), published),
+        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), PRINTED),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
         notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
         series=[
@@ -221,14 +213,13 @@ def _own_size(by_size: Sequence[Any]) -> str:
 def judge(study: Study) -> Study:
     """Who is more accurate, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
     pairs = [("RCAD", "ERM"), ("RCAD", "ME-ADA"), ("RCAD", "FGSM linf"), ("FGSM linf", "ERM")]
-    published = printed(study.details["cells"])
     planned: list[PlannedClaim] = []
     for column in study.columns:
         run = [pair for pair in pairs if all((row, column) in study.places for row in pair)]
-        planned += plan_claims([column], published, run)
+        planned += plan_claims([column], PRINTED, run)
     cells = dict(study.cells())
     for where, accuracies in at_printed_size(study).items():
-        planned += plan_claims([where], {where: published[study.columns[0]]}, [("RCAD", "ERM")])
+        planned += plan_claims([where], {where: PRINTED[study.columns[0]]}, [("RCAD", "ERM")])
         cells |= {(label, where): dict(enumerate(values)) for label, values in accuracies.items()}
     return replace(study, claims=judge_all(planned, cells, trial=study.scale == "smoke", count_all=True))
 

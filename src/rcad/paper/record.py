@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from rcad.errors import InputError, shaped, shown
 from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, Tally
-from rcad.paper.published import Printed
+from rcad.paper.targets import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
 
 KIND, SCHEMA = "rcad study", 2

@@ -19,8 +19,8 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import as_first_written
 from rcad.loss.methods import Method
 from rcad.paper.claims import Side
-from rcad.paper.published import Table
 from rcad.paper.record import Place, Run
+from rcad.paper.targets import Table
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.task import Examples, StackedProblem, measure_stacked

@@ -23,17 +23,15 @@ from rcad.paper.benchmarks import (
     method_of,
     missing,
 )
-from rcad.paper.claims import CONTROLS, PlannedClaim, Side, plan_claims
-from rcad.paper.published import Printed, Table
+from rcad.paper.claims import CONTROLS, PlannedClaim, Side
 from rcad.paper.record import Study
 from rcad.paper.summaries import Summary
-from rcad.paper.targets import TARGETS
+from rcad.paper.targets import TARGETS, Printed, Table
 from rcad.runs.config import RunConfig
 from rcad.runs.pack import packs_in
 from rcad.runs.plain import config_id
 from rcad.train.place import Executor
 
-Claims = tuple[PlannedClaim, ...]
 Precision = Literal["fp32", "bf16"]
 RUNS = "runs"
 PACKS = "images"
@@ -101,7 +99,7 @@ class Suite:
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
     published: Table
-    claims: Claims
+    claims: tuple[PlannedClaim, ...]
     controls: tuple[str, ...] = CONTROLS
     notes: tuple[str, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -149,16 +147,6 @@ class Suite:
                 config = column.benchmark.config(scale, rows, seed, weights=weights, **special)
                 runs.append(PlannedRun(row, column.name, canonical_config(config)))
         return tuple(runs)
-
-
-def claims(columns: Iterable[Column], published: Table, pairs: Iterable[tuple[str, str]], **more: Any) -> Claims:
-    """The claims of columns about pairs of rows; see `plan_claims`."""
-    return plan_claims([column.name for column in columns], published, pairs, **more)
-
-
-def columns_of(benchmarks: Iterable[Benchmark]) -> tuple[Column, ...]:
-    """A column for each data set, under its own name."""
-    return tuple(Column(benchmark.name, benchmark) for benchmark in benchmarks)
 
 
 @dataclass(frozen=True)

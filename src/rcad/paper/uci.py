@@ -29,9 +29,9 @@ from rcad.loss.methods import (
 from rcad.loss.methods import ada as ada_
 from rcad.loss.methods import erm as erm_
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
-from rcad.paper.published import T7
 from rcad.paper.record import OnProgress, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
 Index = Any
@@ -53,6 +53,7 @@ SEEN_BEFORE = (
 FIXED = "erm_fixed"
 TUNING_SEED = 1000
 LAMBDAS = (0.1, 0.5)
+PRINTED = TARGETS["T7"].printed
 PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
 
 
@@ -151,7 +152,7 @@ def describe(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping
         rows=list(LABELS.values()),
         columns=list(tables),
         controls=CONTROLS,
-        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), T7),
+        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), PRINTED),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
         notes=[SEEN_BEFORE, FOR_A_CONTROL],
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in tables.items()},
@@ -171,7 +172,7 @@ def judge(study: Study) -> Study:
     """
     planned = plan_claims(
         study.columns,
-        T7,
+        PRINTED,
         [("RCAD", "ERM"), ("RCAD", "ME-ADA")],
         better=lambda column: "has lower NLL than",
         lower=True,

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from rcad.paper.claims import NOT_RUN, Claim, by_verdict, gain_of
-from rcad.paper.published import Printed
 from rcad.paper.record import Place, Study
+from rcad.paper.targets import Printed
 from rcad.report.numbers import fixed
 from rcad.study.statistics import AgainstPublished, Paired, Summary, against_published, describe
 
