@@ -11,7 +11,7 @@ from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
-from rcad.paper.benchmarks import Scale, not_here
+from rcad.paper.benchmarks import Scale, missing
 from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judge_all
 from rcad.paper.record import LAST, OnProgress, Place, Run, Series, Study
 from rcad.paper.suite import Curve, Plan
@@ -87,8 +87,8 @@ def _setting(planned: Plan, column: str) -> str:
 
 def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
     """Why columns have no run, and which cells lack some: no data, or nobody asked for them."""
-    skipped = {name: planned.suite.column(name).benchmark for name in planned.skipped}
-    reasons = {name: not_here(data, planned.order.scale, shelf.data_dir) for name, data in skipped.items()}
+    scale, skipped = planned.order.scale, {name: planned.suite.column(name).benchmark for name in planned.skipped}
+    reasons = {name: missing(data, scale, shelf.data_dir, count=False) for name, data in skipped.items()}
     unasked = "; ".join(name for name, reason in reasons.items() if reason is None)
     done = {cell: [config_id(run.config) in runs for run in own] for cell, own in planned.cells().items()}
     gaps = "; ".join(f"{column}: {row}, {sum(n)} of {len(n)} runs" for (row, column), n in done.items() if not all(n))

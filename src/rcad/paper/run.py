@@ -118,7 +118,7 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
     on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
-    if order.precision == "bf16" and on_cpu and not is_done(planned.requested(), store):
+    if order.precision == "bf16" and on_cpu and not planned.requested().complete(store):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):
         on_warning("--join: only for runs that share a GPU")
@@ -126,11 +126,12 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     details: dict[str, Any] = {}
     for planned, added in stages(order, store):
         details |= added
-        reused = reused and is_done(planned.requested(), store)
+        requested = planned.requested()
+        reused = reused and requested.complete(store)
         minutes = order.minutes
         if minutes is not None:
             minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
-        configs, workers = [*planned.requested().configs().values()], order.workers
+        configs, workers = [*requested.configs().values()], order.workers
         runs = schedule(configs, place, progress, at_once=workers, processes=workers, minutes=minutes, notes=False)
         if not runs.complete:
             return runs
@@ -160,22 +161,13 @@ def stages(order: Order, store: Store) -> Iterator[tuple[Plan, JSON]]:
         yield search.table(choices), {"search": {"design": search.design(), "choices": choices}}
 
 
-def finished(planned: Plan, store: Store) -> int:
-    """How many of its runs are done."""
-    return sum(store.status(config) in FINISHED for config in planned.configs().values())
-
-
-def is_done(planned: Plan, store: Store) -> bool:
-    return finished(planned, store) == len(planned.configs())
-
-
 def ahead(order: Order) -> list[tuple[Plan, int]]:
     """What is run next, with how many of its runs are done, up to what cannot be planned yet."""
-    store = Store(order.store, order.packs)
-    plans = []
+    store, plans = Store(order.store, order.packs), []
     for planned, _ in stages(order, store):
-        plans.append((planned.requested(), finished(planned.requested(), store)))
-        if not is_done(planned.requested(), store):
+        requested = planned.requested()
+        plans.append((requested, requested.done(store)))
+        if not requested.complete(store):
             break
     return plans
 
