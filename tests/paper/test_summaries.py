@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import binomtest
 
-from rcad.paper.claims import Cells, Seeds
-from rcad.paper.summaries import Summary, as_good, fewer_is_more, most_pairs, none_ahead, steeper_trend
+from rcad.paper.claims import Cells, Seeds, Summary, as_good, fewer_is_more, most_pairs, none_ahead, steeper_trend
 from rcad.paper.tables import SUITES
 
 SEEDS = range(4)

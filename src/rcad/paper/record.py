@@ -36,6 +36,8 @@ METRICS = {
     "top5": "top-5 accuracy, %",
 }
 """What a metric is called, with its unit; higher is better for the accuracies alone."""
+MEASURED = ("accuracy", "nll", "brier", "ece")
+"""Shown and compared for every run on images, at the chosen epoch and at the last."""
 LAST = "last_"
 """Before the name of a metric: at the last epoch, which nothing has chosen."""
 JSON = Mapping[str, Any]

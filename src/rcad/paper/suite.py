@@ -20,9 +20,8 @@ from rcad.paper.benchmarks import (
     is_own,
     missing,
 )
-from rcad.paper.claims import CONTROLS, PlannedClaim, Side
+from rcad.paper.claims import CONTROLS, PlannedClaim, Side, Summary
 from rcad.paper.record import Study
-from rcad.paper.summaries import Summary
 from rcad.paper.targets import TARGETS, Printed, Table
 from rcad.runs.config import RunConfig
 from rcad.runs.pack import packs_in

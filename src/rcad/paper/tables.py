@@ -24,9 +24,21 @@ from rcad.paper.benchmarks import (
     WRN,
     Benchmark,
 )
-from rcad.paper.claims import CONTROLS, ENTROPY, RANDOM, Pair, PlannedClaim, Side, plan_claims
+from rcad.paper.claims import (
+    CONTROLS,
+    ENTROPY,
+    RANDOM,
+    Pair,
+    PlannedClaim,
+    Side,
+    as_good,
+    fewer_is_more,
+    most_pairs,
+    none_ahead,
+    plan_claims,
+    steeper_trend,
+)
 from rcad.paper.suite import Column, Curve, Suite
-from rcad.paper.summaries import as_good, fewer_is_more, most_pairs, none_ahead, steeper_trend
 from rcad.paper.targets import TARGETS, Table
 
 
