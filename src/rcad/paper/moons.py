@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -158,6 +157,7 @@ PRINTED_SIZE = (20_000, 3, 300)
 PRINTED = TARGETS["T8"].printed
 FIXED, LINF_003 = "erm_fixed", "fgsm_linf at 0.03"
 CONTROLLED = ("erm", "rcad", "rcad_random")
+FGSM = partial(adversarial_training, norm="linf", bounds=None)
 
 
 @dataclass(frozen=True)
@@ -222,21 +222,18 @@ SCALES = {
 
 def build_arms(epochs: int) -> list[Arm]:
     """Every method with eight configurations."""
-    pairs = tuple(product((0.25, 0.5, 1.0, 4.0), (0.3, 1.0)))
-    grown = tuple(product((0.005, 0.05, 0.5, 5.0), (0.1, 1.0)))
+    both = {"alpha": (0.25, 0.5, 1.0, 4.0), "lam": (0.3, 1.0)}
     stops = [max(1, round(epochs * share)) for share in (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)]
-    l2, linf = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0), (0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-    lams = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-    lists: dict[str, Iterable[Candidate]] = {
-        "erm": (Candidate({"epochs": stop}, erm(), epochs=stop) for stop in stops),
-        "fgsm_l2": (Candidate({"alpha": a}, adversarial_training(a, "l2", None)) for a in l2),
-        "fgsm_linf": (Candidate({"alpha": a}, adversarial_training(a, "linf", None)) for a in linf),
-        "me_ada": (Candidate({"step_size": s, "eta": e}, me_ada(step_size=s, eta=e, levels=None)) for s, e in grown),
-        "rcad": (Candidate({"alpha": a, "lam": w}, rcad(a, w)) for a, w in pairs),
-        "rcad_random": (Candidate({"alpha": a, "lam": w}, rcad_random(a, w)) for a, w in pairs),
-        "confidence_penalty": (Candidate({"lam": w}, confidence_penalty(w)) for w in lams),
-    }
-    return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
+    grown = {"step_size": (0.005, 0.05, 0.5, 5.0), "eta": (0.1, 1.0)}
+    return [
+        Arm.of("erm", erm, epochs=stops),
+        Arm.of("fgsm_l2", partial(FGSM, norm="l2"), alpha=(0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)),
+        Arm.of("fgsm_linf", FGSM, alpha=(0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)),
+        Arm.of("me_ada", partial(me_ada, levels=None), **grown),
+        Arm.of("rcad", rcad, **both),
+        Arm.of("rcad_random", rcad_random, **both),
+        Arm.of("confidence_penalty", confidence_penalty, lam=(0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)),
+    ]
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
@@ -345,8 +342,7 @@ def tune_and_refit(cell: Cell, settings: Settings, on_progress: OnProgress) -> d
     on_progress(f"{cell.name}: fixed settings", 0, 1)
     methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
     if not cell.methods:
-        fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
-        methods[LINF_003] = refit(fixed, fresh, settings.protocol)
+        methods[LINF_003] = refit(Candidate({}, FGSM(alpha=0.03)), fresh, settings.protocol)
     about = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise}
     return {**about, "bayes": 100 * bayes_accuracy(cell.sigma, cell.noise), "methods": methods, "tuning": choices}
 
