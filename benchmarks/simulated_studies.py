@@ -13,8 +13,8 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from rcad.paper.claims import CONTROLS
-from rcad.paper.published import Printed
 from rcad.paper.tables import T1 as SUITE
+from rcad.paper.targets import Printed
 from rcad.runs.pack import read_pack
 from rcad.study.statistics import LEVEL
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from common import table
 
-from rcad.paper.published import T1
+from rcad.paper.targets import TARGETS
 
 Cell = Mapping[str, Any]
 PAIR = "RCAD is more accurate than ERM"
@@ -114,7 +114,7 @@ def _power(cells: Mapping[str, Cell]) -> str:
 def _by_column(record: Mapping[str, Any]) -> str:
     cells = {name.removeprefix("T1, "): one for name, one in record["power"].items() if name.startswith("T1")}
     rows = []
-    for column, printed in T1.items():
+    for column, printed in TARGETS["T1"].printed.items():
         at = record["T1"].index(f"{column}: {PAIR}")
         shares = [percent(one["reproduced_by_claim"][at]) for one in cells.values()]
         rows.append([column, f"{printed['RCAD'].mean - printed['ERM'].mean:+.1f}", *shares])

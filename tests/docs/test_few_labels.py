@@ -11,7 +11,7 @@ import pytest
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
 from rcad.paper.record import LAST, Place
 from rcad.paper.report.few_labels import CHANCE, GUESSING
-from rcad.paper.report.numbers import MEASURES, mean_of
+from rcad.paper.report.tables import MEASURES, mean_of
 from rcad.runs.pack import read_pack
 from rcad.runs.recipes import RECIPES
 from rcad.study.statistics import Paired

@@ -15,7 +15,7 @@ import pytest
 from rcad import METHODS
 from rcad.paper.moons import at_printed_size
 from rcad.paper.report import costs
-from rcad.paper.report.numbers import place_mean
+from rcad.paper.report.tables import place_mean
 from rcad.study.judge import VERDICTS
 from rcad_docs import api, cards, commands, evidence, figures, links, made, sources, summary
 from rcad_docs.evidence import report

@@ -134,8 +134,8 @@ def test_every_public_name_command_and_method_has_its_place(site: Path, pages: d
 
 
 def test_numbers_come_from_the_records(site: Path, pages: dict[Path, Page]) -> None:
-    from rcad.paper.report.numbers import place_mean
     from rcad.paper.report.reading import read
+    from rcad.paper.report.tables import place_mean
 
     found = read(ROOT / "results")
     claims = [claim for study in found.studies if study.as_published for claim in study.tested]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judge_all, plan_claims
-from rcad.paper.published import Printed
 from rcad.paper.record import Study
 from rcad.paper.tables import SUITES
+from rcad.paper.targets import Printed
 from rcad.study.statistics import paired
 
 RANDOM = "RCAD is more accurate than a random direction"

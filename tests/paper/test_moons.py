@@ -11,8 +11,8 @@ import torch
 
 from paper_records import silent
 from rcad.paper import boundaries, moons
+from rcad.paper.moons import Cell, bayes_accuracy, examples
 from rcad.paper.stacked_tuning import Protocol
-from rcad.paper.two_moons import bayes_accuracy, draw
 from rcad.stacked.model import Layout, StackedMLP
 
 
@@ -73,7 +73,7 @@ def test_the_table() -> None:
 def test_accuracies_above_the_best_possible_are_named(bayes: float, named: bool) -> None:
     cell = {"d": 625, "sigma": 0.75, "noise": "all", "bayes": bayes, "methods": {}, "tuning": {}}
     sizes = [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}, "seconds": 1.0}]
-    made = moons.describe(moons.Settings(), {"a": cell}, sizes, {"epochs": []})
+    made = moons.describe(moons.Settings(), {"d=625, sigma=0.75, noise on all": cell}, sizes, {"epochs": []})
     assert any("RCAD 89.6, while no classifier exceeds 75.9" in note for note in made.notes) == named
 
 
@@ -115,12 +115,13 @@ def test_what_the_text_says_of_erm_as_training_goes_on(
     assert [claim.verdict for claim in made.claims[2:]] == verdicts
 
 
-def drawn(n: int, d: int = 2, sigma: float = 0.1, seed: int = 0, noise: Any = "all") -> tuple[np.ndarray, np.ndarray]:
-    return draw(n, d=d, sigma=sigma, seed=seed, noise=noise)
+def drawn(cell: Cell, n: int, seed: int, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    x, y = examples(cell, n, seed, **options)
+    return x.numpy(), y.numpy()
 
 
 def test_examples_lie_on_the_moons() -> None:
-    x, y = drawn(1000, d=5, sigma=0.3, seed=1, noise="rest")
+    x, y = drawn(Cell(5, 0.3, "rest"), 1000, 1)
     assert (x.shape, x.dtype, y.dtype) == ((1000, 5), np.float32, np.int64)
     upper, lower = x[y == 0, :2], x[y == 1, :2]
     assert len(upper) == len(lower) == 500
@@ -135,15 +136,15 @@ def test_examples_lie_on_the_moons() -> None:
 
 @pytest.mark.parametrize("d", [2, 5, 625])
 def test_a_smaller_set_is_the_beginning_of_a_larger_one(d: int) -> None:
-    x, y = drawn(2500, d, 0.1, 7)
-    less, labels = drawn(33, d, 0.1, 7)
+    x, y = drawn(Cell(d, 0.1), 2500, 7)
+    less, labels = drawn(Cell(d, 0.1), 33, 7)
     assert np.array_equal(x[:33], less)
     assert np.array_equal(y[:33], labels)
-    assert not np.array_equal(drawn(33, d, 0.1, 8)[0], less)
+    assert not np.array_equal(drawn(Cell(d, 0.1), 33, 8)[0], less)
 
 
 def test_the_stream_is_fixed() -> None:
-    x, _ = drawn(50, 7, 0.25, 8)
+    x, _ = drawn(Cell(7, 0.25), 50, 8)
     # Rounded: the last bit of a logarithm or a cosine is the C library's.
     rounded = np.round(x.astype(np.float64), 3) + 0.0
     assert hashlib.sha256(rounded.astype("<f8").tobytes()).hexdigest()[:16] == "c75d1c63f130d77c"
@@ -158,5 +159,5 @@ def test_bayes_accuracy(sigma: float, expected: float) -> None:
 
 
 def test_test_examples_are_others() -> None:
-    held, _ = draw(300, d=10, sigma=0.75, seed=2, test=True)
-    assert not np.isin(held[:, 5], drawn(500, 10, 0.75, 2)[0][:, 5]).any()
+    held, _ = drawn(Cell(10, 0.75), 300, 2, test=True)
+    assert not np.isin(held[:, 5], drawn(Cell(10, 0.75), 500, 2)[0][:, 5]).any()

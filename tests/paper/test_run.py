@@ -17,10 +17,9 @@ from rcad.errors import InputError
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.paper import run as running
 from rcad.paper.benchmarks import TINY, missing
-from rcad.paper.collect import collect, settings
 from rcad.paper.record import Study
 from rcad.paper.report.chapters import page
-from rcad.paper.run import make_suite, plan_of, standing
+from rcad.paper.run import collect, make_suite, plan_of, settings, standing
 from rcad.paper.suite import Order
 from rcad.paper.tables import SUITES
 from rcad.report import markdown

@@ -9,8 +9,8 @@ import pytest
 
 from paper_records import order
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
-from rcad.paper.collect import judge_twice
 from rcad.paper.record import Study
+from rcad.paper.run import judge_twice
 from rcad.paper.suite import Plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS

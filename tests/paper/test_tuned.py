@@ -55,14 +55,14 @@ def test_smoothing_and_lambda_are_chosen_as_the_text_says() -> None:
 
 
 def test_a_candidate_changes_what_it_names_and_nothing_else() -> None:
-    plain = tuned.config_of(CIFAR100_2K, "full", "RCAD", {}, 7, None)
+    plain = CIFAR100_2K.config("full", "RCAD", 7)
     (usual,) = (one.config for one in SUITES["T1"].runs("full", [7], "one view", ["CIFAR-100-2k"]) if one.row == "RCAD")
     assert plain == usual
     values = {tuned.DECAY: 0.002, "RCAD.alpha": 20.0, "RCAD.lam": 2.0}
-    changed = tuned.config_of(CIFAR100_2K, "full", "RCAD", values, 7, None)
+    changed = CIFAR100_2K.config("full", "RCAD", 7, values=values)
     assert changed.optim.weight_decay == 0.002
     assert dict(dict(changed.method)["rcad"]) | {"alpha": 20.0, "lam": 2.0} == dict(dict(changed.method)["rcad"])
-    small = tuned.config_of(CIFAR100_2K, "full", "ERM", {}, 7, "small_cnn")
+    small = CIFAR100_2K.config("full", "ERM", 7, model="small_cnn")
     assert (small.model.name, small.optim.lr, small.train) == ("small_cnn", tuned.UNNORMALISED_LR, plain.train)
 
 

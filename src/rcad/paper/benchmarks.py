@@ -21,6 +21,17 @@ SMOKE_EPOCHS = 2
 SMOKE_AUGMENTATION: MethodRow = ("data_augmentation", (("flip", 0.0), ("padding", 1)))
 WRN = "paper-wrn"
 FINETUNING = "paper-imagenet"
+UNAUGMENTED = "ERM, no augmentation"
+"""The one label whose images are neither cropped nor flipped."""
+PRETRAINED = "pretrained"
+"""The one label that is not trained, where there are weights to start from."""
+DECAY = "optim.weight_decay"
+UNNORMALISED_LR = 0.05
+"""Of the small CNN, which has no normalisation: the paper's 0.1 is that of a network with BatchNorm."""
+Views = Literal["one view", "two views", "tuned"]
+"""The clean loss: on the augmented batch, or half of it on the same images un-augmented, as the released program."""
+Values = Mapping[str, float]
+"""Of a candidate, by name."""
 
 
 @dataclass(frozen=True)
@@ -67,28 +78,35 @@ class Benchmark:
     def config(
         self,
         scale: Scale,
-        method: tuple[MethodRow, ...],
+        label: str,
         seed: int,
         *,
-        augmented: bool = True,
-        trained: bool = True,
+        views: Views = "one view",
+        values: Values | None = None,
+        model: str | None = None,
         weights: str | None = None,
     ) -> RunConfig:
         """The run of a method under the paper's protocol, or what is left of it at this scale.
 
         Args:
-            augmented: with the protocol's crop and flip.
-            trained: else the weights that it starts from are measured as they are.
-            weights: a file of those, instead of the protocol's.
+            label: see `method_of`; images of UNAUGMENTED are neither cropped nor flipped, PRETRAINED is not trained.
+            values: what differs from the paper's: the weight decay (DECAY), and parameters, e.g. "RCAD.alpha".
+            model: another network.
+            weights: a file to start from, instead of the protocol's.
         """
-        recipe = protocol(self.recipe, scale)
-        if not augmented:
-            recipe = replace(recipe, beside=())
-        if weights is not None:
-            recipe = replace(recipe, model=replace(recipe.model, weights=weights))
-        if not trained:
-            recipe = replace(recipe, train=replace(recipe.train, epochs=0, selection="last"))
-        return recipe.config(self.source(scale), method, seed)
+        from rcad.train.scheduler import canonical_config
+
+        recipe, values = protocol(self.recipe, scale), values or {}
+        optim = replace(recipe.optim, weight_decay=values.get(DECAY, recipe.optim.weight_decay))
+        network = recipe.model if weights is None else replace(recipe.model, weights=weights)
+        if model is not None:
+            network = ModelConfig(name=model)
+            optim = replace(optim, lr=UNNORMALISED_LR) if optim.name == "sgd" else optim
+        train = replace(recipe.train, epochs=0, selection="last") if label == PRETRAINED else recipe.train
+        beside = () if label == UNAUGMENTED else recipe.beside
+        recipe = replace(recipe, model=network, optim=optim, train=train, beside=beside)
+        rows = method_of(label, Setting(self, scale, views), values)
+        return canonical_config(recipe.config(self.source(scale), rows, seed))
 
     def words(self, scale: Scale, network: str) -> str:
         """What was run, for a reader."""
@@ -125,9 +143,11 @@ def protocol(name: str, scale: Scale) -> Recipe:
     )
 
 
-def not_here(benchmark: Benchmark, scale: Scale, data_dir: Path | None) -> str | None:
-    """Why a data set cannot be read, in one sentence; None where it can. Nothing is read."""
-    from rcad.data.registry import available, data_root
+def missing(
+    benchmark: Benchmark, scale: Scale, data_dir: Path | None, cache_dir: Path | None = None, *, count: bool = True
+) -> str | None:
+    """Why a data set cannot be used, in one sentence; None where it can. Without `count` nothing is read."""
+    from rcad.data.registry import available, data_root, load
 
     places = {entry.name: entry.where for entry in available(data_dir)}
     if scale == "smoke":
@@ -141,21 +161,11 @@ def not_here(benchmark: Benchmark, scale: Scale, data_dir: Path | None) -> str |
             )
     elif places[benchmark.data] is None:
         return f"{benchmark.name}: {benchmark.data} was not found in the data folder, so it was not run."
-    return None
-
-
-def missing(benchmark: Benchmark, scale: Scale, data_dir: Path | None, cache_dir: Path | None) -> str | None:
-    """Why a data set cannot be used, in one sentence; None where it can."""
-    from rcad.data.registry import load
-
-    reason = not_here(benchmark, scale, data_dir)
-    if reason is not None:
-        return reason
-    if scale == "full" and benchmark.count is None and benchmark.data == "tiny-imagenet":
+    elif count and scale == "full" and benchmark.data == "tiny-imagenet":
         # The one that is passed around in parts; the others are read whole or not at all.
-        count = len(load(benchmark.data, data_dir=data_dir, cache_dir=cache_dir).train)
-        if count < benchmark.size:
-            return f"{benchmark.name}: only {count:,} of {benchmark.size:,} images were found, so it was not run."
+        there = len(load(benchmark.data, data_dir=data_dir, cache_dir=cache_dir).train)
+        if there < benchmark.size:
+            return f"{benchmark.name}: only {there:,} of {benchmark.size:,} images were found, so it was not run."
     return None
 
 
@@ -181,8 +191,6 @@ SUBSETS = {
 }
 """CIFAR-100 by size, the columns of T4."""
 
-Views = Literal["one view", "two views", "tuned"]
-"""The clean loss: on the augmented batch, or half of it on the same images un-augmented, as the released program."""
 SMALL_STEP, LARGE_STEP = 0.02, 0.5
 """Of label smoothing on adversarial examples."""
 GROWTH_EPOCHS = 10
@@ -210,10 +218,6 @@ class Setting:
         return {"length": 3 if self.scale == "smoke" else self.benchmark.cutout}
 
 
-UNAUGMENTED = "ERM, no augmentation"
-"""The one label whose images are neither cropped nor flipped."""
-PRETRAINED = "pretrained"
-"""The one label that is not trained, where there are weights to start from."""
 Part = tuple[str, dict[str, Any]]
 PARTS: Mapping[str, Callable[[Setting], Part]] = {
     "ERM": lambda s: ("erm", {}),
@@ -242,7 +246,7 @@ def is_own(label: str) -> bool:
     return ":" in label
 
 
-def method_of(label: str, setting: Setting, values: Mapping[str, float] | None = None) -> tuple[MethodRow, ...]:
+def method_of(label: str, setting: Setting, values: Values) -> tuple[MethodRow, ...]:
     """The method rows of a label, e.g. "RCAD + LS"; or of a text that names code of the user's, "mymodule:my_method".
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
@@ -251,7 +255,7 @@ def method_of(label: str, setting: Setting, values: Mapping[str, float] | None =
         values: parameters that differ from the paper's, by part and name, e.g. "RCAD.alpha".
     """
     names = sorted(label.split(" + "), key="LS".__eq__)  # last, so that "LS + RCAD" and "RCAD + LS" are one run
-    parts: list[Any] = list(named_method(label)) if is_own(label) else [_part(n, setting, values or {}) for n in names]
+    parts: list[Any] = list(named_method(label)) if is_own(label) else [_part(n, setting, values) for n in names]
     if setting.views == "two views" and "FGSM" not in label:
         parts = [("two_views", {}), *(part for part in parts if part[0] != "erm")]
     elif len(parts) > 1:
@@ -259,7 +263,7 @@ def method_of(label: str, setting: Setting, values: Mapping[str, float] | None =
     return method_rows(parts)
 
 
-def _part(name: str, setting: Setting, values: Mapping[str, float]) -> Part:
+def _part(name: str, setting: Setting, values: Values) -> Part:
     method, parameters = PARTS[name](setting)
     own = {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
     return method, {**parameters, **own}

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
-from rcad.paper.moons import LABELS, TUNING_SEED, Cell, build_arms, draw, draws_held
+from rcad.paper.moons import LABELS, TUNING_SEED, Cell, arc, build_arms, draw, draws_held
 from rcad.paper.record import OnProgress, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
-from rcad.paper.two_moons import arc
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 

@@ -1,28 +1,138 @@
-"""T8: two moons among hundreds of noise dimensions. Tuned on a draw of its own, then fresh draws, each tested once."""
+"""T8: two moons among hundreds of noise dimensions. Tuned on a draw of its own, then fresh draws, each tested once.
+
+The plane holds two half circles of radius 1: class 0 is (cos t, sin t), class 1 is (1 - cos t, 1/2 - sin t), with t
+uniform in [0, pi). The same seed gives the same examples on every machine and NumPy: only raw 64-bit draws of
+`PCG64(SeedSequence)` are used, which NumPy keeps fixed, and normal numbers are made from them by Box and Muller's
+formula. Example i depends on the seed, d and i alone, so a smaller set is the beginning of a larger one.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
-from rcad.paper import two_moons
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
-from rcad.paper.published import T8, Printed
 from rcad.paper.record import OnProgress, Series, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
-from rcad.paper.two_moons import Noise, bayes_accuracy
+from rcad.paper.targets import TARGETS
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
+
+Noise = Literal["all", "rest"]
+Real = npt.NDArray[np.float64]
+
+# One stream for each purpose: test examples are not training examples of a larger n.
+_ARC, _NOISE = range(2)
+_TRAIN, _TEST = range(2)
+# Rows of noise made at a time: bounds the memory of the 64-bit draws.
+_BLOCK = 2048
+
+
+def arc(t: npt.ArrayLike, label: int) -> Real:
+    """The points of a class's half circle at the angles t, shape (..., 2)."""
+    angle = np.asarray(t, dtype=np.float64)
+    x, y = np.cos(angle), np.sin(angle)
+    return np.stack([x, y], -1) if label == 0 else np.stack([1 - x, 0.5 - y], -1)
+
+
+def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
+    """The accuracy, in [0, 1], of the best possible classifier: the further dimensions tell it nothing.
+
+    Quadrature in the plane: a class's density at a point is the Gaussian averaged along its half circle
+    (Gauss-Legendre nodes), and the error is half the integral of the smaller density (midpoint rule). Good to
+    about 1e-5.
+    """
+    # Without noise in the plane, and below any noise that could cross the gap, the half circles do not touch.
+    if noise == "rest" or sigma < 0.02:
+        return 1.0
+    step = min(sigma / 12, 0.02)
+    margin = 7 * sigma
+    across, along = (np.arange(low - margin, high + margin, step) for low, high in ((-1.0, 2.0), (-0.5, 1.0)))
+    nodes, weights = np.polynomial.legendre.leggauss(max(48, math.ceil(16 / sigma)))
+    angle, share = (nodes + 1) * (math.pi / 2), weights / 2
+
+    def density(label: int) -> Real:
+        # The Gaussian is a product over the two axes, so the average along the arc is one matrix product.
+        points = arc(angle, label)
+        left = _gaussian(across[:, None] - points[:, 0], sigma) * share
+        return np.asarray(left @ _gaussian(along[:, None] - points[:, 1], sigma).T)
+
+    error = 0.5 * float(np.minimum(density(0), density(1)).sum()) * step**2
+    return 1.0 - error
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A distribution: d dimensions, Gaussian noise on all of them or on the d - 2 others; which methods it compares.
+
+    sigma: deviation of the noise, in units of the moons' radius.
+    """
+
+    d: int
+    sigma: float
+    noise: Noise = "all"
+    methods: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"d={self.d}, sigma={self.sigma:g}, noise on {'all' if self.noise == 'all' else 'the d-2 others'}"
+
+
+def examples(cell: Cell, n: int, seed: int, *, test: bool = False) -> tuple[Tensor, Tensor]:
+    """n examples of a distribution: x float32 (n, d), labels int64 (n,).
+
+    Args:
+        n: how many; the classes take turns, so any number of first examples is balanced to within one.
+        test: from another stream of the same seed.
+    """
+    part = _TEST if test else _TRAIN
+    labels = np.arange(n, dtype=np.int64) % 2
+    angle = math.pi * _uniform(_stream(seed, part, _ARC), n)
+    x = np.zeros((n, cell.d), np.float32)
+    x[:, :2] = np.where(labels[:, None] == 0, arc(angle, 0), arc(angle, 1))
+    bits = _stream(seed, part, _NOISE)
+    for start in range(0, n, _BLOCK):
+        rows = x[start : start + _BLOCK]
+        added = cell.sigma * _normal(bits, len(rows), cell.d)
+        if cell.noise == "rest":
+            added[:, :2] = 0.0
+        rows += added.astype(np.float32)
+    return torch.from_numpy(x), torch.from_numpy(labels)
+
+
+def _stream(seed: int, *purpose: int) -> np.random.PCG64:
+    return np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=purpose))
+
+
+def _uniform(bits: np.random.PCG64, count: int) -> Real:
+    """Numbers in [0, 1): the upper 53 bits of each draw."""
+    raw = np.asarray(bits.random_raw(count), dtype=np.uint64)
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _normal(bits: np.random.PCG64, rows: int, columns: int) -> Real:
+    """Standard normal numbers (rows, columns); a row takes the same number of draws whatever follows it."""
+    pairs = (columns + 1) // 2
+    u = _uniform(bits, rows * pairs * 2).reshape(rows, pairs, 2)
+    radius = np.sqrt(-2 * np.log1p(-u[..., 0]))
+    turn = 2 * math.pi * u[..., 1]
+    return np.stack([radius * np.cos(turn), radius * np.sin(turn)], -1).reshape(rows, -1)[:, :columns]
+
+
+def _gaussian(z: Real, sigma: float) -> Real:
+    return np.asarray(np.exp(-0.5 * (z / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)))
+
 
 LABELS = {
     "erm": "ERM",
@@ -44,22 +154,10 @@ TUNING_SEED = 1000
 PROTOCOL = Protocol("sgd", 0.05, 128, 100, (128,))
 PRINTED_SIZE = (20_000, 3, 300)
 """The paper's own number of examples and of epochs, with so many draws of ours; the last of the study over n."""
+PRINTED = TARGETS["T8"].printed
 FIXED, LINF_003 = "erm_fixed", "fgsm_linf at 0.03"
 CONTROLLED = ("erm", "rcad", "rcad_random")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A distribution: d dimensions, noise sigma, on all of them or on the d - 2 others; which methods it compares."""
-
-    d: int
-    sigma: float
-    noise: Noise = "all"
-    methods: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return f"d={self.d}, sigma={self.sigma:g}, noise on {'all' if self.noise == 'all' else 'the d-2 others'}"
+FGSM = partial(adversarial_training, norm="linf", bounds=None)
 
 
 @dataclass(frozen=True)
@@ -124,21 +222,18 @@ SCALES = {
 
 def build_arms(epochs: int) -> list[Arm]:
     """Every method with eight configurations."""
-    pairs = tuple(product((0.25, 0.5, 1.0, 4.0), (0.3, 1.0)))
-    grown = tuple(product((0.005, 0.05, 0.5, 5.0), (0.1, 1.0)))
+    both = {"alpha": (0.25, 0.5, 1.0, 4.0), "lam": (0.3, 1.0)}
     stops = [max(1, round(epochs * share)) for share in (1.0, 0.8, 0.6, 0.4, 0.3, 0.2, 0.1, 0.05)]
-    l2, linf = (0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0), (0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)
-    lams = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)
-    lists: dict[str, Iterable[Candidate]] = {
-        "erm": (Candidate({"epochs": stop}, erm(), epochs=stop) for stop in stops),
-        "fgsm_l2": (Candidate({"alpha": a}, adversarial_training(a, "l2", None)) for a in l2),
-        "fgsm_linf": (Candidate({"alpha": a}, adversarial_training(a, "linf", None)) for a in linf),
-        "me_ada": (Candidate({"step_size": s, "eta": e}, me_ada(step_size=s, eta=e, levels=None)) for s, e in grown),
-        "rcad": (Candidate({"alpha": a, "lam": w}, rcad(a, w)) for a, w in pairs),
-        "rcad_random": (Candidate({"alpha": a, "lam": w}, rcad_random(a, w)) for a, w in pairs),
-        "confidence_penalty": (Candidate({"lam": w}, confidence_penalty(w)) for w in lams),
-    }
-    return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
+    grown = {"step_size": (0.005, 0.05, 0.5, 5.0), "eta": (0.1, 1.0)}
+    return [
+        Arm.of("erm", erm, epochs=stops),
+        Arm.of("fgsm_l2", partial(FGSM, norm="l2"), alpha=(0.05, 0.1, 0.2, 0.4, 0.7, 1.0, 2.0, 4.0)),
+        Arm.of("fgsm_linf", FGSM, alpha=(0.003, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2)),
+        Arm.of("me_ada", partial(me_ada, levels=None), **grown),
+        Arm.of("rcad", rcad, **both),
+        Arm.of("rcad_random", rcad_random, **both),
+        Arm.of("confidence_penalty", confidence_penalty, lam=(0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)),
+    ]
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
@@ -153,23 +248,14 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     )
 
 
-def printed(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Printed]]:
-    """The paper's numbers by column and row, where the noise is on all dimensions."""
-    return {
-        column: T8.get((cell["d"], cell["sigma"]), {}) if cell["noise"] == "all" else {}
-        for column, cell in cells.items()
-    }
-
-
 def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
     protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
-    published = printed(cells)
     above = [
-        f"{column}: {row} {number.mean:g}, while no classifier exceeds {cells[column]['bayes']:.1f}"
-        for column, numbers in published.items()
-        for row, number in numbers.items()
-        if number.mean > cells[column]["bayes"]
+        f"{column}: {row} {number.mean:g}, while no classifier exceeds {cell['bayes']:.1f}"
+        for column, cell in cells.items()
+        for row, number in PRINTED.get(column, {}).items()
+        if number.mean > cell["bayes"]
     ]
     impossible = (
         "Printed accuracies above the best possible, if the noise is on all dimensions and the moons have radius 1: "
@@ -187,7 +273,7 @@ def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any
         rows=list(LABELS.values()),
         columns=list(cells),
         controls=CONTROLS,
-        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), published),
+        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), PRINTED),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
         notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
         series=[
@@ -221,14 +307,13 @@ def _own_size(by_size: Sequence[Any]) -> str:
 def judge(study: Study) -> Study:
     """Who is more accurate, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
     pairs = [("RCAD", "ERM"), ("RCAD", "ME-ADA"), ("RCAD", "FGSM linf"), ("FGSM linf", "ERM")]
-    published = printed(study.details["cells"])
     planned: list[PlannedClaim] = []
     for column in study.columns:
         run = [pair for pair in pairs if all((row, column) in study.places for row in pair)]
-        planned += plan_claims([column], published, run)
+        planned += plan_claims([column], PRINTED, run)
     cells = dict(study.cells())
     for where, accuracies in at_printed_size(study).items():
-        planned += plan_claims([where], {where: published[study.columns[0]]}, [("RCAD", "ERM")])
+        planned += plan_claims([where], {where: PRINTED[study.columns[0]]}, [("RCAD", "ERM")])
         cells |= {(label, where): dict(enumerate(values)) for label, values in accuracies.items()}
     return replace(study, claims=judge_all(planned, cells, trial=study.scale == "smoke", count_all=True))
 
@@ -257,8 +342,7 @@ def tune_and_refit(cell: Cell, settings: Settings, on_progress: OnProgress) -> d
     on_progress(f"{cell.name}: fixed settings", 0, 1)
     methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
     if not cell.methods:
-        fixed = Candidate({"alpha": 0.03}, adversarial_training(0.03, "linf", None))
-        methods[LINF_003] = refit(fixed, fresh, settings.protocol)
+        methods[LINF_003] = refit(Candidate({}, FGSM(alpha=0.03)), fresh, settings.protocol)
     about = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise}
     return {**about, "bayes": 100 * bayes_accuracy(cell.sigma, cell.noise), "methods": methods, "tuning": choices}
 
@@ -301,9 +385,7 @@ def weight_ratio(model: StackedMLP) -> float:
 
 def draw(cell: Cell, n: int, n_held: int, seed: int) -> Fold:
     """A training set and held-out examples of its own."""
-    moons = partial(two_moons.draw, d=cell.d, sigma=cell.sigma, noise=cell.noise, seed=seed)
-    x, y, held_x, held_y = map(torch.from_numpy, (*moons(n), *moons(n_held, test=True)))
-    return Fold(x, y, held_x, held_y, 2)
+    return Fold(*examples(cell, n, seed), *examples(cell, n_held, seed, test=True), classes=2)
 
 
 def draws_held(cell: Cell, n: int, draws: int, tuning: Fold) -> list[Fold]:

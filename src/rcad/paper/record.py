@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from rcad.errors import InputError, shaped, shown
 from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, Tally
-from rcad.paper.published import Printed
+from rcad.paper.targets import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
 
 KIND, SCHEMA = "rcad study", 2
@@ -36,6 +36,8 @@ METRICS = {
     "top5": "top-5 accuracy, %",
 }
 """What a metric is called, with its unit; higher is better for the accuracies alone."""
+MEASURED = ("accuracy", "nll", "brier", "ece")
+"""Shown and compared for every run on images, at the chosen epoch and at the last."""
 LAST = "last_"
 """Before the name of a metric: at the last epoch, which nothing has chosen."""
 JSON = Mapping[str, Any]

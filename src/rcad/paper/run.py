@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -12,23 +12,196 @@ from typing import Any
 
 from rcad.errors import InputError, MissingExtraError
 from rcad.evaluate.saved_run.loading import RunLoader
+from rcad.evaluate.saved_run.run import evaluate
+from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper import record as records
-from rcad.paper.benchmarks import Scale
-from rcad.paper.collect import collect
-from rcad.paper.record import JSON, OnProgress, Study
-from rcad.paper.suite import Order, Plan, plan
+from rcad.paper.benchmarks import Scale, missing
+from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judge_all
+from rcad.paper.record import JSON, LAST, MEASURED, OnProgress, Run, Series, Study
+from rcad.paper.suite import Curve, Order, Plan, plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
 from rcad.paper.tuned import Search
 from rcad.runs.files import make_folder, ready_folder, write_text
+from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED, versions
 from rcad.runs.store import Store
+from rcad.runs.words import plural
 from rcad.train.machine import pick_device
 from rcad.train.place import Place
 from rcad.train.progress import Progress
 from rcad.train.scheduler import Outcome as Scheduled
 from rcad.train.scheduler import schedule
 from rcad.train.trackers import track_study
+
+SHOWN = (*MEASURED, *(f"{LAST}{name}" for name in MEASURED), "top5")
+CALIBRATION = "calibration"
+
+SMOKE_EXAMPLES, SMOKE_SEVERITIES = 40, (1, 5)
+LABELS = {
+    "smoke": "A trial on tiny data that shows that the machinery works: its numbers mean nothing.",
+    "small": "Small scale: fewer epochs and at most 10,000 images, so not the paper's protocol. Differences between "
+    "methods may be seen; the published numbers are not comparable.",
+}
+IN_BF16 = "Trained with products in bf16 (weights, sums and BatchNorm in fp32), where the paper's program used fp32."
+
+
+def settings(evaluation: str, scale: Scale) -> Settings:
+    """How runs are evaluated: as the paper does, on all test images; a trial looks at a few."""
+    limit = SMOKE_EXAMPLES if scale == "smoke" else 0
+    if evaluation == "attacks":
+        return Settings(limit=limit, attack_eps=(0.05,), attacks=("fgsm",), masking=False)
+    if evaluation == "corruptions" and scale == "smoke":
+        return Settings(limit=limit, severities=SMOKE_SEVERITIES)
+    return Settings(limit=0)
+
+
+def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
+    """The suite's record; cells whose runs are not there have fewer of them."""
+    suite = planned.suite
+    runs, unevaluated, trained_with = _runs(planned, shelf, on_progress)
+    study = Study(
+        target=suite.name,
+        title=suite.title,
+        about=suite.about,
+        scale=planned.order.scale,
+        protocol=planned.order.views,
+        rows=suite.rows,
+        columns=[column.name for column in suite.columns],
+        controls=suite.controls,
+        metrics={column.name: column.metric for column in suite.columns},
+        places=_places(planned, runs),
+        rule=IMAGE_RULE,
+        notes=[
+            *([LABELS[planned.order.scale]] if planned.order.scale in LABELS else []),
+            *suite.notes,
+            *unevaluated,
+            *([IN_BF16] if planned.order.precision == "bf16" else []),
+        ],
+        not_run=_not_run(planned, shelf, runs),
+        versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
+        seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
+        settings={
+            "seeds": list(planned.order.seeds),
+            "precision": planned.order.precision,
+            "columns": {name: _setting(planned, name) for name in planned.columns},
+        },
+    )
+    return replace(
+        study, claims=judge_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
+    )
+
+
+def _setting(planned: Plan, column: str) -> str:
+    """A column's data, network and schedule in words."""
+    networks = dict.fromkeys(run.config.model.name for run in planned.runs if run.column == column)
+    return planned.suite.column(column).benchmark.words(planned.order.scale, " or ".join(networks))
+
+
+def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
+    """Why columns have no run, and which cells lack some: no data, or nobody asked for them."""
+    scale, skipped = planned.order.scale, {name: planned.suite.column(name).benchmark for name in planned.skipped}
+    reasons = {name: missing(data, scale, shelf.data_dir, count=False) for name, data in skipped.items()}
+    unasked = "; ".join(name for name, reason in reasons.items() if reason is None)
+    done = {cell: [config_id(run.config) in runs for run in own] for cell, own in planned.cells().items()}
+    gaps = "; ".join(f"{column}: {row}, {sum(n)} of {len(n)} runs" for (row, column), n in done.items() if not all(n))
+    sentences = dict.fromkeys([*planned.missing, *(reason for reason in reasons.values() if reason is not None)])
+    last = {"Not asked for": unasked, "Not complete": gaps}
+    return [*sentences, *(f"{words}: {names}." for words, names in last.items() if names)]
+
+
+def judge_twice(study: Study, planned: Plan) -> list[Claim]:
+    """Every claim at the chosen epoch and, where the runs know it, at the last."""
+    suite, scale = planned.suite, planned.order.scale
+    values = study.cells()
+    unmeasured = frozenset(
+        side
+        for side, place in study.places.items()
+        if any(not run.diverged and run.metrics.get(study.metric_of(side[1])) is None for run in place.runs)
+    )
+    options: dict[str, Any] = {"remark": "small scale" if scale == "small" else "", "trial": scale == "smoke"}
+    at_chosen = judge_all(suite.claims, values, not_measured=unmeasured, **options)
+    by_seed = {side: place.by_seed(f"{LAST}{study.metric_of(side[1])}") for side, place in study.places.items()}
+    last: dict[Side, Seeds] = {side: seeds for side, seeds in by_seed.items() if seeds}
+    again = [claim for claim in suite.claims if claim.winner in last and claim.loser in last]
+    at_last = dict(zip(again, judge_all(again, last, **options), strict=True))
+    measured = {side: seeds for side, seeds in values.items() if side not in unmeasured}
+    return [
+        *(replace(claim, last=at_last.get(plan)) for plan, claim in zip(suite.claims, at_chosen, strict=True)),
+        *(summary.judge(measured, **options) for summary in suite.summaries),
+    ]
+
+
+def _runs(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> tuple[dict[str, Run], list[str], dict[str, str]]:
+    """The finished runs by id with all their numbers, what could not be evaluated, and the versions that trained."""
+    evaluations: dict[str, set[str]] = {}
+    for run in planned.runs:
+        extra = planned.suite.column(run.column).evaluation
+        evaluations.setdefault(config_id(run.config), {CALIBRATION}).update({extra} if extra else ())
+    runs: dict[str, Run] = {}
+    reasons: Counter[str] = Counter()
+    trained_with: dict[str, str] = {}
+    for number, (id_, config) in enumerate(planned.configs().items(), 1):
+        on_progress("evaluating the runs", number, len(evaluations))
+        if shelf.store.status(config) not in FINISHED:
+            continue
+        record = shelf.store.get(id_)
+        # On the test set: the chosen epoch's, and as `last_` those of the last, which nothing has chosen.
+        tested = {name: value for name, value in record.metrics.items() if name.startswith(("test_", LAST))}
+        metrics = {name.removeprefix("test_"): value for name, value in tested.items()}
+        trained_with |= record.versions
+        if metrics.keys() >= {"ece", "top5"}:
+            evaluations[id_].discard(CALIBRATION)  # the record says all that is shown of it
+        for evaluation in sorted(evaluations[id_]) if record.status == "done" else ():
+            try:
+                outcome = evaluate(shelf, id_, (evaluation,), settings(evaluation, planned.order.scale))
+            except InputError as error:
+                reasons[str(error).replace(id_, "ID")] += 1
+                continue
+            if evaluation in outcome.evaluations:
+                metrics = {**outcome.evaluations[evaluation].finite_numbers(), **metrics}
+        seconds = round(sum(value or 0.0 for value in record.timings.values()), 3)
+        runs[id_] = Run(config.seed, {**dict.fromkeys(MEASURED), **metrics}, id_, str(record.status), seconds)
+    return runs, [f"{plural(count, 'run')} not evaluated: {reason}" for reason, count in reasons.items()], trained_with
+
+
+def _places(planned: Plan, runs: Mapping[str, Run]) -> dict[Side, records.Place]:
+    suite, cells = planned.suite, planned.cells()
+    places = {}
+    for column in suite.columns:
+        # What a reader is shown, and the number of the column; an evaluation has dozens.
+        names = dict.fromkeys((column.metric, f"{LAST}{column.metric}", *SHOWN))
+        for row in suite.rows_of(column):
+            ids = [config_id(run.config) for run in cells.get((row, column.name), ())]
+            own = [
+                replace(
+                    runs[id_], metrics={name: runs[id_].metrics[name] for name in names if name in runs[id_].metrics}
+                )
+                for id_ in ids
+                if id_ in runs
+            ]
+            printed = suite.printed(row, column.name)
+            if printed is not None or own:
+                places[row, column.name] = records.Place(row, column.name, printed, own)
+    return places
+
+
+def _series(curve: Curve, planned: Plan, study: Study) -> Series:
+    """A curve's numbers seed by seed; an empty list where a column was not run."""
+    suite, values = planned.suite, study.cells()
+    points: list[list[float]] = []
+    printed: list[float | None] = []
+    for column in curve.columns:
+        own = values.get((curve.row, column), {})
+        base = values.get((curve.over, column), {}) if curve.over else dict.fromkeys(own, 0.0)
+        pairs = [(value, base.get(seed)) for seed, value in own.items()]
+        points.append([a - b for a, b in pairs if a is not None and b is not None])
+        mine, reference = suite.printed(curve.row, column), suite.printed(curve.over or "", column)
+        if mine is None or (curve.over and reference is None):
+            printed.append(None)
+        else:
+            printed.append(round(mine.mean - (reference.mean if reference else 0.0), 10))
+    return Series(curve.name, curve.x, points, printed, curve.panel, curve.over)
 
 
 @dataclass(frozen=True)
@@ -118,7 +291,7 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
     on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
-    if order.precision == "bf16" and on_cpu and not is_done(planned.requested(), store):
+    if order.precision == "bf16" and on_cpu and not planned.requested().complete(store):
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):
         on_warning("--join: only for runs that share a GPU")
@@ -126,11 +299,12 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     details: dict[str, Any] = {}
     for planned, added in stages(order, store):
         details |= added
-        reused = reused and is_done(planned.requested(), store)
+        requested = planned.requested()
+        reused = reused and requested.complete(store)
         minutes = order.minutes
         if minutes is not None:
             minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
-        configs, workers = [*planned.requested().configs().values()], order.workers
+        configs, workers = [*requested.configs().values()], order.workers
         runs = schedule(configs, place, progress, at_once=workers, processes=workers, minutes=minutes, notes=False)
         if not runs.complete:
             return runs
@@ -160,22 +334,13 @@ def stages(order: Order, store: Store) -> Iterator[tuple[Plan, JSON]]:
         yield search.table(choices), {"search": {"design": search.design(), "choices": choices}}
 
 
-def finished(planned: Plan, store: Store) -> int:
-    """How many of its runs are done."""
-    return sum(store.status(config) in FINISHED for config in planned.configs().values())
-
-
-def is_done(planned: Plan, store: Store) -> bool:
-    return finished(planned, store) == len(planned.configs())
-
-
 def ahead(order: Order) -> list[tuple[Plan, int]]:
     """What is run next, with how many of its runs are done, up to what cannot be planned yet."""
-    store = Store(order.store, order.packs)
-    plans = []
+    store, plans = Store(order.store, order.packs), []
     for planned, _ in stages(order, store):
-        plans.append((planned.requested(), finished(planned.requested(), store)))
-        if not is_done(planned.requested(), store):
+        requested = planned.requested()
+        plans.append((requested, requested.done(store)))
+        if not requested.complete(store):
             break
     return plans
 

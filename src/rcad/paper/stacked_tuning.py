@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import as_first_written
 from rcad.loss.methods import Method
 from rcad.paper.claims import Side
-from rcad.paper.published import Table
 from rcad.paper.record import Place, Run
+from rcad.paper.targets import Table
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.task import Examples, StackedProblem, measure_stacked
@@ -66,6 +67,17 @@ class Arm:
 
     name: str
     candidates: tuple[Candidate, ...]
+
+    @staticmethod
+    def of(name: str, method: Callable[..., Method], **grid: Sequence[float]) -> Arm:
+        """The method at every point of a grid over its own parameters, `weight_decay` and `epochs`."""
+        candidates = []
+        for point in product(*grid.values()):
+            numbers: dict[str, Any] = dict(zip(grid, point, strict=True))
+            own = {key: value for key, value in numbers.items() if key not in ("weight_decay", "epochs")}
+            stop, decay = numbers.get("epochs"), numbers.get("weight_decay", 0.0)
+            candidates.append(Candidate(numbers, method(**own), decay, stop))
+        return Arm(name, tuple(candidates))
 
     def to_dict(self) -> dict[str, Any]:
         """What a record says of it: the same text as long as it is trained the same way."""

@@ -14,26 +14,22 @@ from typing import Any, Literal, NamedTuple
 from rcad.errors import InputError, one_of
 from rcad.paper.benchmarks import (
     PRETRAINED,
-    UNAUGMENTED,
     Benchmark,
     Scale,
-    Setting,
     Views,
     is_own,
-    method_of,
     missing,
 )
-from rcad.paper.claims import CONTROLS, PlannedClaim, Side, plan_claims
-from rcad.paper.published import Printed, Table
+from rcad.paper.claims import CONTROLS, PlannedClaim, Side, Summary
 from rcad.paper.record import Study
-from rcad.paper.summaries import Summary
-from rcad.paper.targets import TARGETS
+from rcad.paper.targets import TARGETS, Printed, Table
 from rcad.runs.config import RunConfig
 from rcad.runs.pack import packs_in
 from rcad.runs.plain import config_id
+from rcad.runs.record import FINISHED
+from rcad.runs.store import Store
 from rcad.train.place import Executor
 
-Claims = tuple[PlannedClaim, ...]
 Precision = Literal["fp32", "bf16"]
 RUNS = "runs"
 PACKS = "images"
@@ -101,7 +97,7 @@ class Suite:
     rows: tuple[str, ...]
     columns: tuple[Column, ...]
     published: Table
-    claims: Claims
+    claims: tuple[PlannedClaim, ...]
     controls: tuple[str, ...] = CONTROLS
     notes: tuple[str, ...] = ()
     curves: tuple[Curve, ...] = ()
@@ -137,28 +133,13 @@ class Suite:
             columns: only these.
             weights: a file to start from, instead of the protocol's; a trial has none of its own.
         """
-        from rcad.train.scheduler import canonical_config
-
         runs: list[PlannedRun] = []
         for seed, column in product(seeds, self.columns):
             for row in self.rows_of(column) if columns is None or column.name in columns else ():
-                if row == PRETRAINED and weights is None and scale == "smoke":
-                    continue
-                rows = method_of(row, Setting(column.benchmark, scale, views))
-                special = {"augmented": row != UNAUGMENTED, "trained": row != PRETRAINED}
-                config = column.benchmark.config(scale, rows, seed, weights=weights, **special)
-                runs.append(PlannedRun(row, column.name, canonical_config(config)))
+                if row != PRETRAINED or weights is not None or scale != "smoke":
+                    config = column.benchmark.config(scale, row, seed, views=views, weights=weights)
+                    runs.append(PlannedRun(row, column.name, config))
         return tuple(runs)
-
-
-def claims(columns: Iterable[Column], published: Table, pairs: Iterable[tuple[str, str]], **more: Any) -> Claims:
-    """The claims of columns about pairs of rows; see `plan_claims`."""
-    return plan_claims([column.name for column in columns], published, pairs, **more)
-
-
-def columns_of(benchmarks: Iterable[Benchmark]) -> tuple[Column, ...]:
-    """A column for each data set, under its own name."""
-    return tuple(Column(benchmark.name, benchmark) for benchmark in benchmarks)
 
 
 @dataclass(frozen=True)
@@ -276,6 +257,13 @@ class Plan:
     def configs(self) -> dict[str, RunConfig]:
         """Every run once, by id, in order."""
         return {config_id(run.config): run.config for run in self.runs}
+
+    def done(self, store: Store) -> int:
+        """How many of them are finished."""
+        return sum(store.status(config) in FINISHED for config in self.configs().values())
+
+    def complete(self, store: Store) -> bool:
+        return self.done(store) == len(self.configs())
 
 
 def plan(order: Order, suite: Suite) -> Plan:

@@ -1,12 +1,31 @@
-"""The tables and figures that can be made, as paper.toml has them: what each shows, its files, needs and costs."""
+"""The paper's tables and figures as paper.toml has them: what each shows, its files, needs, costs, what is printed."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from rcad.paper.published import CONTENTS
+
+class Printed(NamedTuple):
+    """A number as the paper prints it, to stand beside ours; never a target.
+
+    Attributes:
+        half: half the width of its 95% interval; None where none is printed.
+        n: runs behind it; None where the paper does not say.
+    """
+
+    mean: float
+    half: float | None = None
+    n: int | None = None
+
+
+Table = Mapping[str, Mapping[str, Printed]]
+"""By column, then row."""
+PValues = Mapping[tuple[str, str], Mapping[str, str]]
+"""One-sided p-values by (better, worse) and column, as printed."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +48,8 @@ class Target:
     title: str = ""
     shows: str = ""
     notes: tuple[str, ...] = ()
+    printed: Table = field(default_factory=dict)
+    p_values: PValues = field(default_factory=dict)
 
     @property
     def is_suite(self) -> bool:
@@ -40,11 +61,25 @@ class Target:
         return f"{self.runs} runs, GPU" if self.is_suite else f"{self.minutes:g} min, CPU"
 
 
-def _target(name: str, values: Mapping[str, Any]) -> Target:
-    folder, stem = values.get("files", f"{name}/{name}").split("/")
-    words = {key: value for key, value in values.items() if key not in ("files", "printed")}
-    notes = tuple(CONTENTS["notes"].get(note, note) for note in words.pop("notes", ()))
-    return Target(name, folder=folder, stem=stem, data=(*words.pop("data", ()),), notes=notes, **words)
+def _target(name: str, words: dict[str, Any], shared_notes: Mapping[str, str]) -> Target:
+    folder, stem = words.pop("files", f"{name}/{name}").split("/")
+    notes = tuple(shared_notes.get(note, note) for note in words.pop("notes", ()))
+    columns, p_values = words.pop("printed", {}), words.pop("p_values", {})
+    target = Target(name, folder=folder, stem=stem, data=(*words.pop("data", ()),), notes=notes, **words)
+    methods, n = columns.pop("methods", ()), target.seeds if target.is_suite else None
+    printed = {
+        column: {method: Printed(*numbers)._replace(n=n) for method, numbers in zip(methods, row, strict=True)}
+        for column, row in columns.items()
+    }
+    pair = tuple(p_values.pop("pair", ()))
+    by_pair = {pair: {**dict.fromkeys(printed, "< 1e-4"), **p_values}} if pair else {}
+    return replace(target, printed=printed, p_values=by_pair)
 
 
-TARGETS = {name: _target(name, values) for name, values in CONTENTS.items() if name not in ("notes", "p_values")}
+def _targets() -> dict[str, Target]:
+    contents = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
+    notes = contents.pop("notes")
+    return {name: _target(name, words, notes) for name, words in contents.items()}
+
+
+TARGETS = _targets()

@@ -14,11 +14,10 @@ from itertools import product
 from typing import Any
 
 from rcad.errors import need, one_of
-from rcad.paper.benchmarks import Benchmark, Scale, Setting, method_of
+from rcad.paper.benchmarks import DECAY, UNNORMALISED_LR, Scale, Values
 from rcad.paper.claims import ENTROPY, RANDOM, Side
 from rcad.paper.suite import Order, Plan, PlannedRun, Suite, plan
 from rcad.paper.tables import SUITES
-from rcad.runs.config import ModelConfig, RunConfig
 from rcad.runs.plain import config_id
 from rcad.runs.record import FINISHED
 from rcad.runs.store import Store
@@ -30,7 +29,6 @@ CANDIDATES: Mapping[Scale, int] = {"smoke": 2, "small": 4, "full": 8}
 TUNING_SEEDS: Mapping[Scale, tuple[int, ...]] = {"smoke": (1000,), "small": (1000, 1001), "full": (1000, 1001)}
 HELD_OUT = 0.2
 """Share of a tuning run's images that choose; the table's runs hold out the paper's 10%."""
-DECAY = "optim.weight_decay"
 STEP_AND_WEIGHT = "alpha=log(0.5, 60), lam=log(0.02, 10)"
 OWN: Mapping[str, str] = {
     "LS": "eps=uniform(0.05, 0.7)",
@@ -48,10 +46,7 @@ BESIDE = ("MixUp", "two views")
 """Rows that every tuned table has beside its own."""
 WHOLE_DECAYS = (1e-3,)
 """Beside the paper's: all that is tried on a whole data set, where a run takes as long as a search on a small one."""
-UNNORMALISED_LR = 0.05
-"""Of the small CNN, which has no normalisation: the paper's 0.1 is that of a network with BatchNorm."""
 MODEL_TITLES = {"small_cnn": "a small CNN without BatchNorm"}
-Values = Mapping[str, float]
 
 
 def space(label: str) -> list[Parameter]:
@@ -73,20 +68,6 @@ def tuned_suite(suite: Suite, model: str | None) -> Suite:
     """The suite with the rows that every tuned table has, and the network in its title."""
     title = suite.title if model is None else suite.title.replace("ResNet-18", MODEL_TITLES[model])
     return replace(suite.with_rows(BESIDE), title=f"{title}, every method tuned")
-
-
-def config_of(
-    benchmark: Benchmark, scale: Scale, label: str, values: Values, seed: int, model: str | None
-) -> RunConfig:
-    """The run of a candidate under the paper's protocol but for what it sets."""
-    from rcad.train.scheduler import canonical_config
-
-    config = benchmark.config(scale, method_of(label, Setting(benchmark, scale, "one view"), values), seed)
-    optim = replace(config.optim, weight_decay=values.get(DECAY, config.optim.weight_decay))
-    if model is not None:
-        optim = replace(optim, lr=UNNORMALISED_LR) if optim.name == "sgd" else optim
-        config = replace(config, model=ModelConfig(name=model))
-    return canonical_config(replace(config, optim=optim))
 
 
 @dataclass(frozen=True)
@@ -169,7 +150,7 @@ class Search:
     def _runs(self, row: str, column: str, values: Values, seeds: Sequence[int], **data: Any) -> list[PlannedRun]:
         """The runs of a candidate; `data` are fields of the config's data that differ from the protocol's."""
         order, benchmark = self.plan.order, self.plan.suite.column(column).benchmark
-        configs = [config_of(benchmark, order.scale, row, values, seed, order.model) for seed in seeds]
+        configs = [benchmark.config(order.scale, row, seed, values=values, model=order.model) for seed in seeds]
         configs = [replace(config, data=replace(config.data, **data)) for config in configs]
         return [*order.in_precision(PlannedRun(row, column, config) for config in configs)]
 

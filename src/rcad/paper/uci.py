@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +15,12 @@ from rcad.data.dataset import Dataset, Split, holdout
 from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
 from rcad.data.small_sets import UCI
-from rcad.loss.methods import (
-    Method,
-    adversarial_training,
-    compose,
-    confidence_penalty,
-    gaussian,
-    me_ada,
-    rcad,
-    rcad_random,
-)
-from rcad.loss.methods import ada as ada_
-from rcad.loss.methods import erm as erm_
+from rcad.loss import methods
+from rcad.loss.methods import Method, compose, gaussian, rcad
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
-from rcad.paper.published import T7
 from rcad.paper.record import OnProgress, Study
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
 Index = Any
@@ -53,6 +42,7 @@ SEEN_BEFORE = (
 FIXED = "erm_fixed"
 TUNING_SEED = 1000
 LAMBDAS = (0.1, 0.5)
+PRINTED = TARGETS["T7"].printed
 PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
 
 
@@ -96,33 +86,25 @@ SCALES = {
 
 def build_arms(cap: float | None, epochs: int) -> list[Arm]:
     """Every method with eight configurations, written down before any was run."""
-    head = gaussian(cap=cap)
 
-    def tried(method: Method, **numbers: float) -> Candidate:
-        return Candidate(numbers, compose(head, method))
+    def gaussian_arm(name: str, recipe: Callable[..., Method], **grid: Sequence[float]) -> Arm:
+        return Arm.of(name, lambda **own: compose(gaussian(cap=cap), recipe(**own)), **grid)
 
-    stops = sorted({max(1, epochs * k // 8) for k in range(1, 9)}, reverse=True)
-    decays = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+    both = {"alpha": (0.1, 0.3, 1.0, 3.0), "lam": LAMBDAS}
     # A Gaussian's loss has no upper limit in x: from steps of 0.01 on every ascent ran away on the validation rows.
     steps = (0.0001, 0.0003, 0.001, 0.003)
-    moves, weights = (0.1, 0.3, 1.0, 3.0), LAMBDAS
-    alphas, lams = (0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0), (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)
-    start = compose(head, erm_())
-    lists: dict[str, Iterable[Candidate]] = {
-        "erm": (Candidate({"epochs": stop}, start, epochs=stop) for stop in stops),
-        "erm_weight_decay": (Candidate({"weight_decay": w}, start, w) for w in decays),
-        "ada": (
-            tried(ada_(step_size=s, gamma=g, levels=None), step_size=s, gamma=g) for s, g in product(steps, (1.0, 10.0))
-        ),
-        "me_ada": (
-            tried(me_ada(step_size=s, eta=e, levels=None), step_size=s, eta=e) for s, e in product(steps, (0.1, 1.0))
-        ),
-        "adversarial_training": (tried(adversarial_training(a, "l2", None), alpha=a) for a in alphas),
-        "rcad": (tried(rcad(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
-        "rcad_random": (tried(rcad_random(a, w), alpha=a, lam=w) for a, w in product(moves, weights)),
-        "confidence_penalty": (tried(confidence_penalty(w), lam=w) for w in lams),
-    }
-    return [Arm(name, tuple(candidates)) for name, candidates in lists.items()]
+    fgsm = partial(methods.adversarial_training, norm="l2", bounds=None)
+    stops = sorted({max(1, epochs * k // 8) for k in range(1, 9)}, reverse=True)
+    return [
+        gaussian_arm("erm", methods.erm, epochs=stops),
+        gaussian_arm("erm_weight_decay", methods.erm, weight_decay=(0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)),
+        gaussian_arm("ada", partial(methods.ada, levels=None), step_size=steps, gamma=(1.0, 10.0)),
+        gaussian_arm("me_ada", partial(methods.me_ada, levels=None), step_size=steps, eta=(0.1, 1.0)),
+        gaussian_arm("adversarial_training", fgsm, alpha=(0.01, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
+        gaussian_arm("rcad", methods.rcad, **both),
+        gaussian_arm("rcad_random", methods.rcad_random, **both),
+        gaussian_arm("confidence_penalty", methods.confidence_penalty, lam=(0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
+    ]
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
@@ -151,7 +133,7 @@ def describe(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping
         rows=list(LABELS.values()),
         columns=list(tables),
         controls=CONTROLS,
-        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), T7),
+        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), PRINTED),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
         notes=[SEEN_BEFORE, FOR_A_CONTROL],
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in tables.items()},
@@ -171,7 +153,7 @@ def judge(study: Study) -> Study:
     """
     planned = plan_claims(
         study.columns,
-        T7,
+        PRINTED,
         [("RCAD", "ERM"), ("RCAD", "ME-ADA")],
         better=lambda column: "has lower NLL than",
         lower=True,
@@ -206,22 +188,18 @@ def tune_and_refit(data: Dataset, settings: Settings, on_progress: OnProgress) -
     inner = [_inner(data, settings, k) for k in range(settings.splits)]
     pairs = data.standard_splits[: settings.splits]
     outer = [fold(data, np.sort(train), np.sort(test)) for train, test in pairs]
-    methods, tuning = {}, {}
+    results, tuning = {}, {}
     for arm in settings.arms():
         progress = partial(on_progress, f"{data.name}: {arm.name}")
         seeds = [TUNING_SEED + k for k in range(settings.splits)]
         scores, chosen = tune(arm, inner, seeds, settings.protocol, "nll", progress)
-        methods[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
-        diverged = int((~np.isfinite(scores)).sum())
-        tuning[arm.name] = {
-            "chosen": chosen,
-            "validation_mean": np.mean(scores, 0).tolist(),
-            "tuning_diverged": diverged,
-        }
+        results[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
+        lost = {"tuning_diverged": int((~np.isfinite(scores)).sum())}
+        tuning[arm.name] = {"chosen": chosen, "validation_mean": np.mean(scores, 0).tolist(), **lost}
     # The protocol as it stands, without a choice: the first of ERM's configurations is the last epoch.
-    methods[FIXED] = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
+    results[FIXED] = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
     sizes = {"train": len(pairs[0][0]), "test": len(pairs[0][1]), "validation": len(inner[0].held_y)}
-    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": methods, "tuning": tuning}
+    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": results, "tuning": tuning}
 
 
 def _inner(data: Dataset, settings: Settings, split: int) -> Fold:

@@ -11,13 +11,12 @@ import pytest
 from scipy import stats
 
 from paper_records import claim, suite, value, verdicts
-from rcad.paper.published import Printed
 from rcad.paper.record import Place, Run, Study
 from rcad.paper.report import chapters, curves
-from rcad.paper.report.grids import dots
-from rcad.paper.report.numbers import gain_over
 from rcad.paper.report.overview import verdict_table
-from rcad.paper.report.tables import Links, grid, measure_table, run_table, side_by_side
+from rcad.paper.report.pictures import dots
+from rcad.paper.report.tables import Links, gain_over, grid, measure_table, run_table, side_by_side
+from rcad.paper.targets import Printed
 from rcad.report.document import Cell, Table
 from rcad.report.numbers import fixed
 

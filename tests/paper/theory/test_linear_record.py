@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from rcad.paper.record import Study
-from rcad.paper.theory import appendix, claims, lemmas, simulation
+from rcad.paper.theory import appendix, lemmas, simulation
+from rcad.paper.theory import study as claims
 from rcad.paper.theory.problem import Problem, Row
 from rcad.paper.theory.simulation import LARGE, RCAD_LRS, SMALL, Settings, run_finals
 

@@ -11,9 +11,9 @@ import torch
 from rcad.paper.record import Study
 from rcad.paper.run import make_study
 from rcad.paper.theory import appendix, lemmas, study
-from rcad.paper.theory.claims import judge_difference, judge_share, judge_universal
 from rcad.paper.theory.problem import Interval, band, mean_interval, share_interval
 from rcad.paper.theory.simulation import Settings
+from rcad.paper.theory.study import judge_difference, judge_share, judge_universal
 
 
 @pytest.mark.parametrize(

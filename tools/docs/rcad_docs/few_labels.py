@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
 from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report.numbers import MEASURES, mean_of
+from rcad.paper.report.tables import MEASURES, mean_of
 from rcad.study.statistics import Paired
 from rcad_docs import table
 from rcad_docs.evidence import report

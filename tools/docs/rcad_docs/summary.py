@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.paper.moons import at_printed_size
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import mean_of, place_mean, tally
+from rcad.paper.report.tables import mean_of, place_mean, tally
 from rcad.study.judge import VERDICTS
 from rcad.study.statistics import Summary
 from rcad_docs import table

@@ -10,10 +10,9 @@ from rcad.evaluate.saved_run import tables as evaluated
 from rcad.paper.benchmarks import Benchmark
 from rcad.paper.claims import IMAGE_RULE
 from rcad.paper.record import JSON, Study
-from rcad.paper.report import curves, grids, pictures
+from rcad.paper.report import curves, pictures
 from rcad.paper.report.details import details
-from rcad.paper.report.numbers import tally
-from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side
+from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side, tally
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
@@ -34,15 +33,15 @@ Maker = Callable[[Study], Figure | None]
 def draw(study: Study) -> list[Figure]:
     """The pictures of a study, those of the paper first."""
     special: dict[str, Sequence[Maker]] = {
-        "F1": (pictures.images, grids.dots),
-        "F2": (grids.bars, grids.gains),
+        "F1": (pictures.images, pictures.dots),
+        "F2": (pictures.bars, pictures.gains),
         "F5": (pictures.theory,),
         "F7": (pictures.boundaries,),
         "alpha": (pictures.alphas,),
     }
     tables: Sequence[Maker] = (
-        curves.by_column if len(study.columns_run) >= MANY else grids.dots,
-        grids.gains,
+        curves.by_column if len(study.columns_run) >= MANY else pictures.dots,
+        pictures.gains,
         curves.by_size,
     )
     figures = [curves.by_step(study)] if study.target == "F4" else []

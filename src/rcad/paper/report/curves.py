@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.paper.claims import RANDOM
 from rcad.paper.record import LAST, Series, Study
-from rcad.paper.report.numbers import MEASURES, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
+from rcad.paper.report.tables import MEASURES, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREY, PAPER

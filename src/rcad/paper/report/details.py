@@ -11,7 +11,7 @@ import numpy as np
 
 from rcad.paper import moons, uci
 from rcad.paper.record import JSON, Place, Series, Study
-from rcad.paper.report.numbers import gain_over
+from rcad.paper.report.tables import gain_over
 from rcad.report.document import Part, Table
 from rcad.report.numbers import capital, fixed, named_values, p_value
 from rcad.study.statistics import averages, holm
@@ -37,24 +37,21 @@ def _curves(study: Study) -> Details:
     tables: Details = {}
     for panel, curves in panels.items():
         over = curves[0].over
+        title = f"Gain over {over}, {panel}" if over else f"{capital(panel)} by alpha"
         rows = [
             [x if isinstance(x, str) else f"{x:,g}", *(_point(series, k) for series in curves)]
             for k, x in enumerate(curves[0].x)
             if any(series.y[k] for series in curves)
         ]
-        title = f"Gain over {over}, {panel}" if over else f"{capital(panel)} by alpha"
         tables[title] = [Table(["", *(series.name for series in curves)], rows)]
     return tables
 
 
-def _point(series: Series, k: int) -> str:
-    printed = series.published[k] if k < len(series.published) else None
-    text = _mean(series.y[k], 2, sign=series.over is not None)
-    return text if printed is None else f"{text} (paper {fixed(printed, 2, sign=series.over is not None)})"
-
-
-def _mean(values: Sequence[float | None], places: int, *, sign: bool = False) -> str:
-    return fixed(averages(values)["mean"], places, sign=sign)
+def _point(series: Series, k: int, places: int = 2) -> str:
+    """The mean of a curve's results, and what the paper prints there."""
+    sign, printed = series.over is not None, series.published[k] if k < len(series.published) else None
+    text = fixed(averages(series.y[k])["mean"], places, sign=sign)
+    return text if printed is None else f"{text} (paper {fixed(printed, places, sign=sign)})"
 
 
 def _values(numbers: Mapping[str, float]) -> str:
@@ -94,11 +91,23 @@ def _uci(study: Study) -> Details:
         return f"{_values(arms[method]['candidates'][index])} ({times}x){lost}"
 
     chosen = _matrix(arms, study.columns, choice, "The most frequent choice over splits.", uci.LABELS)
+    tried, names = study.details["uncapped"], ("capped", "uncapped")
+    medians = {name: [averages(values)["median"] for values in tried[name]["validation_nll"]] for name in names}
+    uncapped = Table(
+        ["lambda", "capped: median NLL", "not finite", "uncapped: median NLL", "not finite "],
+        [
+            [f"{lam:g}", *(cell for n in names for cell in (fixed(medians[n][k], 2), str(tried[n]["diverged"][k])))]
+            for k, lam in enumerate(tried["lambdas"])
+        ],
+        f"RCAD (alpha {tried['alpha']:g}) on inner validation rows of {tried['dataset']}. Without a cap the reward for "
+        "variance has no end, so the likelihood is lost long before a number overflows. A study that asks for "
+        "cap=None with lambda >= 0.9 is stopped; this table asks for it on purpose.",
+    )
     return {
         "Median and standard deviation over splits": [_by_place(study, spread)],
         **{f"Against {base}": [_against(study, base)] for base in ("ERM", "random direction")},
         "What was chosen": [chosen],
-        "The entropy without its cap": [_uncapped(study.details["uncapped"])],
+        "The entropy without its cap": [uncapped],
     }
 
 
@@ -124,23 +133,6 @@ def _against(study: Study, base: str) -> Table:
     )
 
 
-def _uncapped(tried: JSON) -> Table:
-    rows = []
-    for k, lam in enumerate(tried["lambdas"]):
-        cells = [f"{lam:g}"]
-        for name in ("capped", "uncapped"):
-            numbers = averages(tried[name]["validation_nll"][k])
-            cells += [fixed(numbers["median"], 2), str(tried[name]["diverged"][k])]
-        rows.append(cells)
-    return Table(
-        ["lambda", "capped: median NLL", "not finite", "uncapped: median NLL", "not finite "],
-        rows,
-        f"RCAD (alpha {tried['alpha']:g}) on inner validation rows of {tried['dataset']}. Without a cap the reward for "
-        "variance has no end, so the likelihood is lost long before a number overflows. A study that asks for "
-        "cap=None with lambda >= 0.9 is stopped; this table asks for it on purpose.",
-    )
-
-
 def _moons(study: Study) -> Details:
     tuning, arms, ratio = study.details["tuning"], study.settings["arms"], study.details["weight_ratio"]
 
@@ -159,7 +151,7 @@ def _moons(study: Study) -> Details:
         return _values(arms[method]["candidates"][tried["chosen"]]) if tried else ""
 
     sizes = [
-        [f"{row['n']:,}", str(row["draws"]), str(row["epochs"]), *(_mean(series.y[k], 1) for series in study.series)]
+        [f"{row['n']:,}", str(row["draws"]), str(row["epochs"]), *(_point(series, k, 1) for series in study.series)]
         for k, row in enumerate(study.details["sweep"])
     ]
     names = [name for name in ratio if name != "epochs"]
@@ -277,16 +269,12 @@ def _theory(study: Study) -> Details:
         for gap in record["gaps"]
     )
     apart = f"On the sphere the two readings differ by the length of a step: {gaps}."
-    sweeps = {_sweep_title(sweep): [_sweep(sweep)] for sweep in record["sweeps"]}
-    return {**tables, PROJECTION: [*tables[PROJECTION], apart], **sweeps}
+    tables[PROJECTION] = [*tables[PROJECTION], apart]
+    return tables | {title: parts for sweep in record["sweeps"] for title, parts in _sweep(sweep).items()}
 
 
-def _sweep_title(sweep: JSON) -> str:
-    fixed_alpha = "" if sweep["over"] == "alpha" else f", alpha={sweep['base']['alphas'][0]:g}"
-    return f"Sweep over {sweep['over']}{fixed_alpha}"
-
-
-def _sweep(sweep: JSON) -> Table:
+def _sweep(sweep: JSON) -> Details:
+    over, base = sweep["over"], sweep["base"]["alphas"][0]
     rows = [
         [
             f"{value:g}",
@@ -296,7 +284,8 @@ def _sweep(sweep: JSON) -> Table:
         ]
         for k, value in enumerate(sweep["values"])
     ]
-    return Table([sweep["over"], "ERM test % (5% to 95%)", "RCAD test %", "‖w2‖", "better than ERM"], rows)
+    header = [over, "ERM test % (5% to 95%)", "RCAD test %", "‖w2‖", "better than ERM"]
+    return {f"Sweep over {over}{'' if over == 'alpha' else f', alpha={base:g}'}": [Table(header, rows)]}
 
 
 def alpha_settings(study: Study) -> dict[str, JSON]:
@@ -439,7 +428,8 @@ def _tuned(study: Study) -> Details:
     chosen, curves = [], []
     for choice in search["choices"]:
         name, best, trials = [choice["column"], choice["row"]], choice["chosen"], choice["trials"]
-        lines = [[*name, _values(trial["values"]), *_held_out(trial)] for trial in trials]
+        held_out = [[fixed((trial["metrics"] or {}).get(key), 3) for key in ("nll", "accuracy")] for trial in trials]
+        lines = [[*name, _values(trial["values"]), *held] for trial, held in zip(trials, held_out, strict=True)]
         curves += [[*line, "chosen" if k == best else ""] for k, line in enumerate(lines)]
         lost = [*name, "every candidate diverged", "-", "-"]
         chosen.append([*(lost if best is None else lines[best]), str(len(trials))])
@@ -448,10 +438,6 @@ def _tuned(study: Study) -> Details:
         "What was chosen": [search["design"], Table([*header, "candidates"], chosen)],
         "Every candidate": [Table([*header, ""], curves, folded=f"Every candidate ({len(curves):,})")],
     }
-
-
-def _held_out(trial: JSON) -> list[str]:
-    return [fixed((trial["metrics"] or {}).get(name), 3) for name in ("nll", "accuracy")]
 
 
 DETAILS: Mapping[str, Callable[[Study], Details]] = {"T7": _uci, "T8": _moons, "F5": _theory, "alpha": _alpha}

@@ -9,8 +9,7 @@ from typing import Any
 
 from rcad.paper.claims import gain_of
 from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report import numbers
-from rcad.paper.report.numbers import interval_text, mean_of, reference, with_half
+from rcad.paper.report.tables import MEASURES, interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
 from rcad.report.drawing import BLUE, GREY, VERMILION
@@ -18,7 +17,6 @@ from rcad.study.statistics import Paired
 
 TITLE = "What to do with few labels"
 TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
-MEASURES = {metric: measure._replace(digits=measure.digits + 1) for metric, measure in numbers.MEASURES.items()}
 ERM = "ERM"
 DECAY = "tuned ERM against the paper's weight decay"
 PAPER = "paper's setting"
@@ -81,7 +79,7 @@ def best(rows: Sequence[Gain]) -> list[str]:
             ]
             mean, method = max(sure, default=(0.0, ""))
             parts.append(
-                f"{name}: {f'{method} (+{mean:.{digits}f} {unit})' if method else 'nothing shown to be better'}"
+                f"{name}: {f'{method} (+{mean:.{digits + 1}f} {unit})' if method else 'nothing shown to be better'}"
             )
         lines.append(f"{group}: best by {'; by '.join(parts)}.")
     return lines
@@ -112,7 +110,7 @@ def table(rows: Sequence[Gain]) -> Table:
     for row in rows:
         cells: list[str | Cell] = []
         for metric, measure in MEASURES.items():
-            mean, digits = mean_of(row.place.values(LAST + metric)), measure.digits
+            mean, digits = mean_of(row.place.values(LAST + metric)), measure.digits + 1
             cells += [with_half(mean, digits), _cell(row.gains[metric], digits)]
         body.append([row.column, row.setting, row.name, *cells])
     header = ["images", "setting", "method", "accuracy, %", "better by, points", "NLL, nats", "better by, nats"]

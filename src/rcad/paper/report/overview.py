@@ -9,9 +9,18 @@ from pathlib import Path
 
 from rcad.paper.claims import NOT_RUN, TRIAL
 from rcad.paper.record import Study
-from rcad.paper.report.numbers import better_by, gain_over, gain_unit, printed_gain, reference, tally
 from rcad.paper.report.reading import Records
-from rcad.paper.report.tables import MARKS, Links, claim_table
+from rcad.paper.report.tables import (
+    MARKS,
+    Links,
+    better_by,
+    claim_table,
+    gain_over,
+    gain_unit,
+    printed_gain,
+    reference,
+    tally,
+)
 from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table

@@ -1,17 +1,192 @@
-"""Pictures of one study only: F1's images, F5's theory, F7's boundaries, the measured alpha."""
+"""Pictures of a table, seeds as dots, the published number beside them; those of F1, F2, F5, F7 and of alpha."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rcad.paper.claims import Side
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
+from rcad.paper.report.tables import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
-from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, VERMILION
+from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, PAPER, VERMILION
+from rcad.study.statistics import Paired, Summary
+
+SMALL: dict[str, Any] = {"fontsize": 7, "color": GREY, "va": "center"}
+
+
+class Line(NamedTuple):
+    """A method in a panel: dots, their mean, the published value and half its interval."""
+
+    values: Sequence[float]
+    mean: Summary | Paired | None
+    printed: float | None = None
+    half: float | None = None
+
+
+def dots(study: Study) -> Figure | None:
+    """The results themselves: a panel for each column."""
+    lines = {
+        side: Line(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
+        for side, place in study.places.items()
+    }
+    better = "right" if study.higher_is_better else "left"
+    caption = (
+        f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
+        f"{better} is better. Controls are in italics."
+    )
+    alt = (
+        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
+        "are in the table below."
+    )
+    return _panels(study, lines, study.label, None, (caption, alt, "dots"))
+
+
+def gains(study: Study) -> Figure | None:
+    """Differences from ERM on the same seeds."""
+    base = reference(study)
+    if base is None:
+        return None
+    sign = 1 if study.higher_is_better else -1
+    lines: dict[Side, Line] = {}
+    for row, column in product(study.rows, study.columns):
+        gain, printed, pairs = gain_over(study, row, base, column), printed_gain(study, row, base, column), []
+        if gain is not None:
+            ours, theirs = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
+            pairs = [sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
+        if row != base and (gain is not None or printed is not None):
+            lines[row, column] = Line(pairs, gain, printed)
+    if not any(line.values for line in lines.values()):
+        return None
+    caption = (
+        f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
+        f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published."
+    )
+    alt = f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims."
+    return _panels(study, lines, better_by(base, gain_unit(study)), 0.0, (caption, alt, "gains"))
+
+
+def _unit(study: Study) -> str:
+    return "splits" if study.overlap else "seeds"
+
+
+def _panels(
+    study: Study, lines: Mapping[Side, Line], axis: str, origin: float | None, words: tuple[str, str, str]
+) -> Figure | None:
+    """Methods from top to bottom in every panel; None where nothing is there.
+
+    Args:
+        words: caption, the same for who cannot see it, and name.
+    """
+    rows = [row for row in study.rows if row in {side[0] for side in lines}]
+    columns = [column for column in study.columns_run if column in {side[1] for side in lines}]
+    if not rows or not columns:
+        return None
+    figure, axes = drawing.panels(len(columns), 3.0, 0.30 * len(rows) + 0.75, left=2.0, below=0.75, sharey=True)
+    across = min(3, len(columns))
+    for ax, column in zip(axes, columns, strict=False):
+        _panel(ax, study, column, {row: lines.get((row, column)) for row in rows}, origin)
+    axes[0].set_yticks(range(len(rows)), [drawing.label(row) for row in rows])
+    for ax in axes[::across]:
+        for tick, row in zip(ax.get_yticklabels(), rows, strict=False):
+            tick.set_fontstyle("italic" if row in study.controls else "normal")
+    for ax in axes[max(0, len(columns) - across) : len(columns)]:
+        ax.set_xlabel(axis, fontsize=9)
+    keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
+    keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
+    if any(line.printed is not None for (_, column), line in lines.items() if column in columns):
+        keys.append(drawing.published_key(axes[0]))
+    if origin is None and study.ceiling:
+        keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
+    return drawing.finish(figure, keys, *words, wide=len(study.columns_run) > 1)
+
+
+def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], origin: float | None) -> None:
+    published = [line.printed for line in rows.values() if line is not None and line.printed is not None]
+    near = [*(value for line in rows.values() if line is not None for value in line.values), *published]
+    low, high = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
+    margin = 0.06 * (high - low)
+    bounds = min([low, *(value - margin for value in published)]), max([high, *(value + margin for value in published)])
+    for place, (row, line) in enumerate(rows.items()):
+        cell = study.place(row, column)
+        if cell is None or not cell.runs:
+            ax.text(0.5, place, "not run", transform=ax.get_yaxis_transform(), **SMALL, ha="center")
+        elif cell.diverged:
+            words = f"{cell.diverged} diverged"
+            ax.text(0.01, place - 0.3, words, transform=ax.get_yaxis_transform(), **SMALL)
+        if line is None:
+            continue
+        colour, mean = drawing.colour_of(row), line.mean
+        drawing.strip(ax, line.values, place, colour)
+        if mean is not None:
+            ax.errorbar(mean.mean, place, xerr=mean.half, color=colour, lw=1.6, capsize=0, zorder=4)
+            ax.plot(mean.mean, place, "|", color=colour, ms=11, mew=2, zorder=4)
+        if line.printed is not None:
+            style = {"fmt": "D", "color": PAPER, "ms": 4.5, "mfc": "none", "mew": 1.3, "lw": 1, "zorder": 2}
+            ax.errorbar(line.printed, place + 0.3, xerr=line.half, **style)
+        drawing.beyond(ax, line.values, place, bounds)
+    if origin is not None:
+        ax.axvline(origin, color=BLACK, lw=0.8, zorder=1)
+    elif column in study.ceiling:
+        ax.axvline(study.ceiling[column], color=GREEN, ls="--", lw=1.2, zorder=1)
+    ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=bounds)
+    ax.set_title(drawing.label(column, 34), fontsize=10)
+
+
+def bars(study: Study) -> Figure | None:
+    """F2: each augmentation without and with RCAD, a panel for each data set."""
+    pairs = [(row, with_rcad) for row in study.rows if (with_rcad := f"{row} + RCAD") in study.rows]
+    columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
+    if not pairs or not columns:
+        return None
+    figure, axes = drawing.panels(len(columns), 3.5, 2.7, left=0.5, below=0.5)
+    for ax, column in zip(axes, columns, strict=False):
+        _bars(ax, study, column, pairs)
+    for ax in axes[:: min(3, len(columns))]:
+        ax.set_ylabel(study.label, fontsize=9)
+    keys = [
+        drawing.key(axes[0], "alone", marker="s", ls="", color=drawing.LIGHT, ms=8),
+        drawing.key(axes[0], "with RCAD", marker="s", ls="", color=drawing.BLUE, ms=8, alpha=0.55),
+        drawing.key(axes[0], "seeds", marker="o", ls="", color=GREY, ms=4),
+    ]
+    printed = any(place.published is not None for place in study.places.values())
+    keys += [drawing.published_key(axes[0])] if printed else []
+    caption = (
+        f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
+        "The axes do not start at 0, so compare the tops, not the areas."
+    )
+    bases = ", ".join(base for base, _ in pairs)
+    alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
+    return drawing.finish(figure, keys, caption, alt, "bars", wide=True)
+
+
+def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
+    near: list[float | None] = []
+    for group, pair in enumerate(pairs):
+        for side, row in enumerate(pair):
+            place = study.place(row, column)
+            if place is None:
+                continue
+            values, x = place.values(study.metric_of(column)), group + (-0.2, 0.2)[side]
+            mean = mean_of(values)
+            colour, ink = ((drawing.LIGHT, BLACK), (drawing.BLUE, drawing.BLUE))[side]
+            if mean is not None:
+                ax.bar(x, mean.mean, 0.36, color=colour, alpha=0.55 if side else 0.8)
+                ax.errorbar(x, mean.mean, yerr=mean.half, color=ink, lw=1.4, capsize=3, zorder=4)
+                drawing.strip(ax, values, x, ink, upright=True)
+                near += [*values, mean.mean, mean.low, mean.high]
+            if place.published is not None:
+                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **drawing.PUBLISHED)
+                near.append(place.published.mean)
+    low, high = drawing.limits(value for value in near if value is not None)
+    ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))
+    ax.set_xticks(range(len(pairs)), [drawing.label(base, 11) for base, _ in pairs])
+    ax.set_title(drawing.label(column, 34), fontsize=10)
 
 
 def images(study: Study) -> Figure | None:
