@@ -18,8 +18,7 @@ import transformers
 from equal import moved, plain_loop, same_parameters
 from one_line import one_line
 from rcad import RCAD, Bernoulli, Gaussian, InputError, methods
-from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
-from rcad.integrations.huggingface_checks import check_embeddings
+from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin, check_embeddings
 from rcad.integrations.resolve import as_method
 from tiny_transformers import LABELS, arguments, bert, collated, llama, sentences, texts, trained
 from tiny_transformers import gpt2 as language_gpt2
