@@ -131,7 +131,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         else:
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
-        course = train(
+        losses, scores = train(
             OneNetwork(
                 self.network_,
                 self.method_,
@@ -147,10 +147,10 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             held_out=None if held is None else examples.take(torch.as_tensor(held, device=examples.x.device)),
             verbose=bool(self.verbose),
         )
-        self.loss_curve_ = self.loss_curve_ + course.losses
-        self.n_iter_ += len(course.losses)
+        self.loss_curve_ = self.loss_curve_ + losses
+        self.n_iter_ += len(losses)
         if hold_out:
-            self.validation_scores_ = course.scores
+            self.validation_scores_ = scores
         return self
 
     def _begin(self, examples: Examples) -> None:
