@@ -6,6 +6,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -105,6 +106,14 @@ class Forked:
         """How it ended, once it has."""
         self._process.join(120)
         return Result(self._process.exitcode, self.said(), self.said("err"))
+
+
+def interrupted(*words: object, when: Callable[[], bool], by: int = signal.SIGINT) -> Result:
+    """How a command ends that is sent a signal once something has come about."""
+    process = Forked(*words)
+    until(when)
+    os.kill(process.pid, by)
+    return process.end()
 
 
 def until(over: Callable[[], bool], seconds: float = 60) -> None:

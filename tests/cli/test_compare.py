@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Forked, Refused, saved, until
+from cli.conftest import Cli, Refused, interrupted, saved
 from made import files, table
 from rcad.errors import InputError
 from rcad.runs.store import Store
@@ -108,10 +106,7 @@ def test_images_go_through_the_store(done: Cli) -> None:
 
 def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     words = (*COMPARE, "--epochs", 150, "--methods", "rcad,me_ada")
-    process = Forked(*words)
-    until((OUT / "compare.json").exists)
-    os.kill(process.pid, signal.SIGINT)
-    found = process.end()
+    found = interrupted(*words, when=(OUT / "compare.json").exists)
     assert found.code == 130, found.err
     assert "run the same command to continue" in found.err
     kept = saved(OUT / "compare.json")["methods"]
@@ -135,10 +130,7 @@ def test_nothing_in_the_folder_is_lost(done: Cli, refused: Refused) -> None:
 
 
 def test_methods_are_parted_by_commas_outside_brackets() -> None:
-    assert split_methods("erm, rcad(alpha=1, lam=0.1),mixup + rcad") == [
-        "erm",
-        "rcad(alpha=1, lam=0.1)",
-        "mixup + rcad",
-    ]
+    methods = ["erm", "rcad(alpha=1, lam=0.1)", "mixup + rcad"]
+    assert split_methods("erm, rcad(alpha=1, lam=0.1),mixup + rcad") == methods
     with pytest.raises(InputError):
         split_methods("")

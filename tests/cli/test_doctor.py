@@ -52,15 +52,15 @@ def test_the_torchvision_trap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_import_is_tried_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._end(doctor._start("import sys; sys.exit('no such operator')")) == (1, "no such operator")
-    assert doctor._end(doctor._start("import os, signal; os.kill(os.getpid(), signal.SIGILL)"))[0] == -4
+    assert doctor._tried("import sys; sys.exit('no such operator')") == (1, "no such operator")
+    assert doctor._tried("import os, signal; os.kill(os.getpid(), signal.SIGILL)")[0] == -4
 
 
 def test_the_bf16_trap(monkeypatch: pytest.MonkeyPatch) -> None:
     dies_unless_set = "import os; os.environ.get('ONEDNN_MAX_CPU_ISA') or os.kill(os.getpid(), 4)"
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(doctor, "BF16", dies_unless_set)
-    check = doctor.bf16_trap(*doctor._end(doctor._start(doctor.BF16)))
+    check = doctor.bf16_trap(*doctor._tried(doctor.BF16))
     assert check.level == "warn"
     assert "SIGILL" in check.text
     assert check.remedy == "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts"

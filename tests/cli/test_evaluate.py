@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Forked, Refused, saved, until
+from cli.conftest import Cli, Refused, interrupted, saved
 from made import files, images, png, table
 from rcad.runs.files import unsealed
 from rcad.runs.store import Store
@@ -45,11 +44,7 @@ def test_the_whole_of_it(done: Cli, cli: Cli, runs: Path) -> None:
     assert "Provenance of the corrupted images: generated." in lines
     assert any("AUROC" in line for line in lines)  # each table says what its numbers are
     assert len(evaluations(runs)) == 16
-    assert sorted(path.name for path in PAGE.parent.iterdir()) == [
-        "evaluation.html",
-        "evaluation.json",
-        "evaluation.md",
-    ]
+    assert {path.name for path in PAGE.parent.iterdir()} == {f"evaluation.{kind}" for kind in ("html", "json", "md")}
     Tree(PAGE.read_text())
     before = {path: path.read_bytes() for path in evaluations(runs)}
     again = cli("evaluate", *chosen, *QUICK, "--json")
@@ -165,10 +160,8 @@ def test_a_foreign_table_has_the_target_of_the_run(done: Cli, refused: Refused) 
 
 def test_an_interruption_keeps_what_is_finished(runs: Path) -> None:
     run = run_id("erm")
-    process = Forked("evaluate", run, "--limit", "0", "--out", "out")
-    until(lambda: bool(evaluations(runs)))  # the calibration is done, the attacks have begun
-    os.kill(process.pid, signal.SIGINT)
-    found = process.end()
+    # When the calibration is done, the attacks have begun.
+    found = interrupted("evaluate", run, "--limit", "0", "--out", "out", when=lambda: bool(evaluations(runs)))
     assert found.code == 130
     assert found.err.splitlines()[-1].startswith("rcad: interrupted; every finished suite is kept")
     assert "Traceback" not in found.err

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import rcad.train.run as engine
-from cli.conftest import Cli, Forked, Refused, contents, until
+from cli.conftest import Cli, Refused, contents, interrupted
 from made import files, images, table
 from rcad.runs import locks
 from rcad.runs.locks import RunLock
@@ -166,10 +166,8 @@ def test_options_win_over_the_file_and_settings_over_options(cli: Cli) -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int) -> None:
     files(my_dot_csv=table())
-    process = Forked(*CSV, "--method", "erm", "--epochs", "100000")
-    until(lambda: any(Path("runs").glob("*/log.jsonl")))
-    os.kill(process.pid, number)
-    found = process.end()
+    words = (*CSV, "--method", "erm", "--epochs", "100000")
+    found = interrupted(*words, when=lambda: any(Path("runs").glob("*/log.jsonl")), by=number)
     assert found.code == code, found.err
     assert found.err.startswith("rcad: ")
     assert found.err.count("\n") == 1

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.conftest import Cli, Forked, Refused, saved, until
+from cli.conftest import Cli, Refused, interrupted, saved
 from made import files, table
 from rcad.runs.store import Store
 from rcad.train import run as execution
@@ -37,13 +35,7 @@ def test_a_search_from_end_to_end(done: Cli) -> None:
     assert all(len(one["runs"]) == 2 for one in found["trials"])
     scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
     assert found["best"] == scores.index(max(scores)) + 1
-    assert {one.name for one in Path("rcad-tune").iterdir()} == {
-        "rcad.json",
-        "rcad.html",
-        "rcad.png",
-        "rcad.svg",
-        "runs",
-    }
+    assert {one.suffix or one.name for one in Path("rcad-tune").iterdir()} == {".json", ".html", ".png", ".svg", "runs"}
     assert found["command"] in result.out
     assert "test_" not in result.out
     assert {name for one in found["trials"] for name in one["metrics"]} == {"accuracy", "nll", "brier"}
@@ -100,10 +92,7 @@ def test_a_parameter_that_was_set_does_not_undo_the_choice(done: Cli, cli: Cli) 
 
 def test_ctrl_c_keeps_what_is_done(done: Cli, cli: Cli) -> None:
     words = (*TUNE, "--epochs", 10, "--budget", 200)
-    process = Forked(*words)
-    until(lambda: len(list(Path("rcad-tune/runs").glob("*/record.json"))) >= 3)
-    os.kill(process.pid, signal.SIGINT)
-    found = process.end()
+    found = interrupted(*words, when=lambda: len(list(Path("rcad-tune/runs").glob("*/record.json"))) >= 3)
     assert found.code == 130, found.err
     assert "of 200 trials; run the same command to continue" in found.err
     done = len(record()["trials"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from html import unescape
 from html.parser import HTMLParser
 
 VERDICTS = ("reproduced", "not reproduced", "opposite", "undecided")
@@ -97,12 +98,5 @@ def digest(rows: list[str]) -> str:
 
 def _plain(cell: str) -> str:
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", cell.replace("\\[", "\0").replace("\\]", "\1"))
-    text = (
-        text.replace("\0", "[")
-        .replace("\1", "]")
-        .replace("**", "")
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&amp;", "&")
-    )
+    text = unescape(text.replace("\0", "[").replace("\1", "]").replace("**", ""))
     return re.sub(r"\\(.)", r"\1", text)

@@ -104,7 +104,7 @@ def present(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     run = ""
     # Pictures and what packages do when they are imported have no part in the shape of JSON.
-    with workplace(folder), without_pictures(), patch("rcad.cli.doctor._start", return_value=None):
+    with workplace(folder), without_pictures(), patch("rcad.cli.doctor._tried", return_value=(None, "")):
         _write_data()
         for words in CALLS:
             result = rcad(words, run=run, results=RESULTS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -15,7 +14,8 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
 from equal import same_parameters
-from rcad import RCAD, InputError
+from one_line import refusals
+from rcad import RCAD
 from rcad.integrations.accelerate import AccelerateCriterion
 from small_nets import images, smooth_net
 from workers import in_bf16, in_two
@@ -43,14 +43,15 @@ def test_its_count_its_randomness_and_a_measured_alpha_are_saved_with_the_rest(t
     criterion.load_state_dict({"steps": 3})  # as it was saved before
 
 
-def test_what_cannot_be_done_is_refused_in_one_line() -> None:
-    for kind, found in (("FSDP", "FSDP of version 1"), ("DEEPSPEED", "DEEPSPEED")):
-        strategy: Any = SimpleNamespace(distributed_type=DistributedType[kind], is_fsdp2=False)
-        with pytest.raises(InputError, match=rf"DistributedDataParallel or FSDP2 \(fsdp_version=2\), but got {found};"):
-            AccelerateCriterion(strategy, METHOD)
-    accelerator = Accelerator(cpu=True)
-    with pytest.raises(InputError, match="expected the accelerator before the method, but got str"):
-        AccelerateCriterion(METHOD, accelerator)  # type: ignore[arg-type]
+FSDP_1, DEEPSPEED = (
+    SimpleNamespace(distributed_type=DistributedType[kind], is_fsdp2=False) for kind in ("FSDP", "DEEPSPEED")
+)
+test_what_cannot_be_done_is_refused_in_one_line = refusals(
+    (FSDP_1, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got FSDP of version 1;"),
+    (DEEPSPEED, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got DEEPSPEED;"),
+    (METHOD, "the accelerator", "expected the accelerator before the method, but got str"),
+    of=AccelerateCriterion,
+)
 
 
 WORKER = """

@@ -15,7 +15,7 @@ L = pytest.importorskip("lightning")
 
 from equal import same_parameters  # noqa: E402
 from lit import QUIET, RCAD_TEXT, Automatic, Manual, Plain, fit, loader, plain, ways  # noqa: E402
-from one_line import one_line  # noqa: E402
+from one_line import refusals  # noqa: E402
 from rcad import RCAD, InputError  # noqa: E402
 from rcad.integrations.lightning import FabricCriterion, RCADCallback, RCADMixin, inner  # noqa: E402
 from small_nets import CLASSES, images, norm_net  # noqa: E402
@@ -168,24 +168,16 @@ def test_batches_of_more_name_their_parts(keys: Any, method: str) -> None:
     same_parameters(module.net, plain(method))
 
 
-@pytest.mark.parametrize(
-    ("batch", "keys", "message"),
-    [
-        (
-            {"image": 1, "label": 2},
-            None,
-            r"expected keys=\(input, target\) for batches that are mappings of image, label",
-        ),
-        ({"image": 1, "label": 2}, ("image", "y"), "expected a batch with 'image' and 'y', but got image, label"),
-        (torch.zeros(2), None, "but got Tensor; pass keys="),
-        ([torch.zeros(2)], None, r"but got a list of 1; pass keys=\(input, target\)"),
-        ((torch.zeros(2),) * 3, None, r"but got a tuple of 3; .* such as \(0, 2\) for the first and the third"),
-        ((torch.zeros(2),) * 2, (0, 2), "expected a batch with 0 and 2, but got tuple"),
-    ],
+PICTURE, ZEROS = {"image": 1, "label": 2}, torch.zeros(2)
+test_a_batch_of_another_shape = refusals(
+    (PICTURE, None, "expected keys=(input, target) for batches that are mappings of image, label"),
+    (PICTURE, ("image", "y"), "expected a batch with 'image' and 'y', but got image, label"),
+    (ZEROS, None, "but got Tensor; pass keys="),
+    ([ZEROS], None, "but got a list of 1; pass keys=(input, target)"),
+    ((ZEROS,) * 3, None, "but got a tuple of 3; .. such as (0, 2) for the first and the third"),
+    ((ZEROS,) * 2, (0, 2), "expected a batch with 0 and 2, but got tuple"),
+    of=lambda batch, keys: RCADCallback(RCAD_TEXT, keys=keys)._split(batch),
 )
-def test_a_batch_of_another_shape(batch: Any, keys: Any, message: str) -> None:
-    with one_line(match=message):
-        RCADCallback(RCAD_TEXT, keys=keys)._split(batch)
 
 
 class TwoInputs(Plain):
@@ -242,31 +234,23 @@ class Forgetful(Automatic):
         pass
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RCADCallback(RCAD_TEXT, keys="xy"), r"expected keys as \(input, target\), but got 'xy'"),
-        (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
-        (lambda: fit(Forgetful()), r"expected self.use_method\("),
-        (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),
-        (lambda: Automatic(log=""), "expected log to be a name"),
-        (
-            lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT)),
-            r"expected TwoInputs.forward to take one tensor, but it takes \(x, table\); give x as a mapping",
-        ),
-        (
-            lambda: Automatic(input_key="x").regularised_loss({"x": images()[0], "t": images()[0]}, images()[1]),
-            r"expected Automatic.forward to take the keywords x, t, into which .* but it takes \(x\); give it these",
-        ),
-        (
-            lambda: Automatic().regularised_loss((images()[0],) * 2, images()[1]),
-            "but got tuple; pass several inputs as a",
-        ),
-    ],
+X, Y = images()
+test_says_what_was_expected = refusals(
+    (lambda: RCADCallback(RCAD_TEXT, keys="xy"), "expected keys as (input, target), but got 'xy'"),
+    (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
+    (lambda: fit(Forgetful()), "expected self.use_method("),
+    (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),
+    (lambda: Automatic(log=""), "expected log to be a name"),
+    (
+        lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT)),
+        "expected TwoInputs.forward to take one tensor, but it takes (x, table); give x as a mapping",
+    ),
+    (
+        lambda: Automatic(input_key="x").regularised_loss({"x": X, "t": X}, Y),
+        "expected Automatic.forward to take the keywords x, t, into which .. but it takes (x); give it these",
+    ),
+    (lambda: Automatic().regularised_loss((X, X), Y), "but got tuple; pass several inputs as a"),
 )
-def test_says_what_was_expected(make: Any, message: str) -> None:
-    with one_line(match=message):
-        make()
 
 
 def test_a_step_without_a_trainer() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from one_line import one_line
+from one_line import refusals
 from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, Method, Mixup, Term, compose, methods
 from rcad.integrations.resolve import as_method, resolve
 from small_nets import CLASSES, images
@@ -97,38 +97,26 @@ def labelled(last: int) -> Any:
     return resolve("mixup").batch(images(4)[0], torch.tensor([0, 1, 2, last]), classes=7)
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda: resolve("me_ada + rcad"), "'me_ada' enlarges it between epochs; use `rcad train`"),
-        (lambda: resolve(7), "expected a method such as"),  # type: ignore[arg-type]
-        (lambda: resolve("rcad(alpha"), "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1)"),
-        (lambda: resolve("racd"), "did you mean 'rcad'?"),
-        (lambda: resolve("RCAD"), "did you mean 'rcad'?"),
-        (lambda: resolve("mixup + rcad", alpha=0.5), """write it into the method's text: "rcad(alpha=0.5)\""""),
-        (lambda: resolve("rcad", imput_key="x"), "but got 'imput_key'; did you mean 'input_key'?"),
-        (lambda: resolve(RCAD(0.1, 0.1), std=(1.0,)), "expected a Criterion to be given by itself"),
-        (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
-        (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
-        (
-            lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}),
-            "but it belongs to mixup and rcad; write it into",
-        ),
-        (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
-        (
-            lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)),
-            "expected a tensor of images (B, C, H, W) for",
-        ),
-        (
-            lambda: resolve("mixup").batch({"x": torch.rand(4, 3)}, torch.zeros(4)),
-            "for the method 'mixup', but got dict",
-        ),
-        (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
-        (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
-        (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),
-        (lambda: labelled(-1), "expected labels from 0 to 6 with classes=7, but got -1"),
-    ],
+test_what_cannot_be_is_named_in_one_line = refusals(
+    (lambda: resolve("me_ada + rcad"), "'me_ada' enlarges it between epochs; use `rcad train`"),
+    (lambda: resolve(7), "expected a method such as"),  # type: ignore[arg-type]
+    (lambda: resolve("rcad(alpha"), "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1)"),
+    (lambda: resolve("racd"), "did you mean 'rcad'?"),
+    (lambda: resolve("RCAD"), "did you mean 'rcad'?"),
+    (lambda: resolve("mixup + rcad", alpha=0.5), """write it into the method's text: "rcad(alpha=0.5)\""""),
+    (lambda: resolve("rcad", imput_key="x"), "but got 'imput_key'; did you mean 'input_key'?"),
+    (lambda: resolve(RCAD(0.1, 0.1), std=(1.0,)), "expected a Criterion to be given by itself"),
+    (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
+    (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
+    (
+        lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}),
+        "but it belongs to mixup and rcad; write it into",
+    ),
+    (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
+    (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected a tensor of images (B, C, H, W) for"),
+    (lambda: resolve("mixup").batch({"x": torch.rand(4, 3)}, torch.zeros(4)), "for the method 'mixup', but got dict"),
+    (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
+    (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
+    (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),
+    (lambda: labelled(-1), "expected labels from 0 to 6 with classes=7, but got -1"),
 )
-def test_what_cannot_be_is_named_in_one_line(call: Any, says: str) -> None:
-    with one_line(says):
-        call()

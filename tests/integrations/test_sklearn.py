@@ -29,7 +29,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
-from one_line import one_line
+from one_line import one_line, refusals
 from people import CANCER, DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
@@ -94,10 +94,7 @@ def test_alpha_is_measured_on_standardised_examples() -> None:
         ({"method": methods.rcad(0.7, 0.5), "lam": 0.2}, methods.rcad(0.7, 0.2)),
         ({"method": "rcad_text", "alpha": 2}, methods.rcad_text(2.0, 0.02)),
         ({"method": "confidence_penalty", "lam": 0.4}, methods.confidence_penalty(0.4)),
-        (
-            {"method": "mixup(alpha=0.2) + rcad", "alpha": 0.7},
-            rcad.compose(methods.mixup(0.2), methods.rcad(0.7, 0.1)),
-        ),
+        ({"method": "mixup(alpha=0.2) + rcad", "alpha": 0.7}, rcad.compose(methods.mixup(0.2), methods.rcad(0.7, 0.1))),
         ({"method": "adversarial_training"}, methods.adversarial_training(bounds=None)),
         ({"method": "rcad_text"}, methods.rcad_text(0.5, 0.02)),
         ({"method": "ls_on_adv"}, methods.ls_on_adv(0.02)),
@@ -137,72 +134,57 @@ def test_regression_has_defaults_of_its_own() -> None:
     assert model.alpha_ == 0.3
 
 
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"method": "rcat"}, "did you mean 'rcad'"),
-        ({"method": "rcad(alpha="}, "expected a method like"),
-        ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
-        ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
-        ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
-        (
-            {"method": "ls_on_adv(alpha=auto)"},
-            "expected alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls_on_adv'",
-        ),
-        ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
-        ({"method": "bernoulli"}, "expected a method for one target per example, but got 'bernoulli'"),
-        ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
-        ({"method": methods.ada()}, "levels=none to grow a table"),
-        ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
-        ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .* alpha=2 "),
-        ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
-        ({"method": "rcad(lam=0.1)", "lam": 0.2}, "expected lam once"),
-        ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
-        ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
-        ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
-        ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
-        ({"hidden_layer_sizes": 100}, "as a tuple such as"),
-        ({"hidden_layer_sizes": (0,)}, "expected hidden_layer_sizes to be a whole number >= 1"),
-        ({"learning_rate": 0}, "expected learning_rate to be a finite number > 0"),
-        ({"weight_decay": -1}, "expected weight_decay to be a finite number >= 0"),
-        ({"validation_fraction": 1}, r"expected validation_fraction to be a number in \[0, 1\)"),
-        ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
-        ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
-        ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None$"),
-        ({"max_iter": None}, "expected max_iter to be a whole number >= 1, but got None"),
-        ({"max_iter": "a"}, "expected max_iter to be a whole number >= 1, but got 'a'"),
-        ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
-        ({"warm_start": 1}, "expected warm_start to be True or False, but got 1"),
-        ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
-        ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
-        ({"class_weight": "equal"}, "'balanced' or a dict of weights by class, but got 'equal'"),
-        ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
-        ({"class_weight": {0: float("nan")}}, "expected class_weight of 0 to be a finite number"),
-        ({"class_weight": {2: float("inf")}}, "expected class_weight of 2 to be a finite number"),
-        ({"class_weight": {7: 2.0}}, r"expected class_weight for classes among \[0, 1, 2\], but got one for 7"),
-        ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
-        (
-            {"class_weight": {0: 0, 1: 0}},
-            "expected at least 2 classes in the rows of weight above zero, but got 1 class",
-        ),
-    ],
+test_bad_parameters_are_refused_in_one_line = refusals(
+    ({"method": "rcat"}, "did you mean 'rcad'"),
+    ({"method": "rcad(alpha="}, "expected a method like"),
+    ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
+    ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
+    ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
+    (
+        {"method": "ls_on_adv(alpha=auto)"},
+        "expected alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls_on_adv'",
+    ),
+    ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
+    ({"method": "bernoulli"}, "expected a method for one target per example, but got 'bernoulli'"),
+    ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
+    ({"method": methods.ada()}, "levels=none to grow a table"),
+    ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
+    ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .. alpha=2 "),
+    ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
+    ({"method": "rcad(lam=0.1)", "lam": 0.2}, "expected lam once"),
+    ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
+    ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
+    ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
+    ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
+    ({"hidden_layer_sizes": 100}, "as a tuple such as"),
+    ({"hidden_layer_sizes": (0,)}, "expected hidden_layer_sizes to be a whole number >= 1"),
+    ({"learning_rate": 0}, "expected learning_rate to be a finite number > 0"),
+    ({"weight_decay": -1}, "expected weight_decay to be a finite number >= 0"),
+    ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
+    ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
+    ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
+    ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
+    ({"max_iter": None}, "expected max_iter to be a whole number >= 1, but got None"),
+    ({"max_iter": "a"}, "expected max_iter to be a whole number >= 1, but got 'a'"),
+    ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
+    ({"warm_start": 1}, "expected warm_start to be True or False, but got 1"),
+    ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
+    ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
+    ({"class_weight": "equal"}, "'balanced' or a dict of weights by class, but got 'equal'"),
+    ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
+    ({"class_weight": {0: float("nan")}}, "expected class_weight of 0 to be a finite number"),
+    ({"class_weight": {2: float("inf")}}, "expected class_weight of 2 to be a finite number"),
+    ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
+    ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
+    ({"class_weight": {0: 0, 1: 0}}, "expected at least 2 classes in the rows of weight above zero, but got 1 class"),
+    of=lambda parameters: short(**parameters).fit(*WINE),
 )
-def test_bad_parameters_are_refused_in_one_line(parameters: dict[str, Any], words: str) -> None:
-    with one_line(match=words):
-        short(**parameters).fit(*WINE)
-
-
-def test_methods_of_the_wrong_task_are_refused() -> None:
-    with pytest.raises(
-        InputError, match="expected class labels for the method 'label_smoothing', but got regression targets"
-    ):
-        RCADRegressor("label_smoothing").fit(*DIABETES)
-    with pytest.raises(
-        InputError, match="expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"
-    ):
-        RCADRegressor("ls_on_adv").fit(*DIABETES)
-    with pytest.raises(InputError, match="expected a cap"):
-        RCADRegressor("gaussian(cap=none) + rcad(lam=1.0)").fit(*DIABETES)
+test_methods_of_the_wrong_task_are_refused = refusals(
+    ("label_smoothing", "expected class labels for the method 'label_smoothing', but got regression targets"),
+    ("ls_on_adv", "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"),
+    ("gaussian(cap=none) + rcad(lam=1.0)", "expected a cap"),
+    of=lambda method: RCADRegressor(method).fit(*DIABETES),
+)
 
 
 def test_weights_say_how_much_examples_count() -> None:

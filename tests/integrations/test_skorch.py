@@ -21,7 +21,7 @@ from skorch.callbacks import BatchScoring, Checkpoint, EpochScoring, GradientNor
 from skorch.helper import predefined_split
 
 from equal import plain_loop, same_parameters, sgd
-from one_line import one_line
+from one_line import refusals
 from rcad import RCAD, Bernoulli, Criterion, Gaussian, InputError, RandomStep, Term, augment, methods
 from rcad.integrations.skorch import RCADNetClassifier, RCADNetMixin, RCADNetRegressor
 from small_nets import CLASSES, images, norm_net
@@ -369,29 +369,24 @@ def test_steps_of_ones_own_around_the_methods_are_used() -> None:
     assert around.steps == 12
 
 
-@pytest.mark.parametrize(
-    ("net", "says"),
-    [
-        (lambda: over(Penalised), "expected skorch's own get_loss, whose place the method takes in training, but got"),
-        (lambda: made(Scaled), "but got Scaled.get_loss; accumulate with accumulate="),
-        (lambda: over(Doubled), "but got Doubled.infer; do it in the module's forward"),
-        (lambda: over(Stepped), "but got Stepped.train_step_single; override it in a subclass"),
-        (lambda: made(Alone), "expected Alone.train_step_single to return what super().train_step_single returned"),
-        (lambda: over(Whole, accumulate=2), "but got Whole.train_step; leave that or accumulate= out"),
-        (lambda: made(accumulate=0), "expected accumulate to be a whole number >= 1, but got 0"),
-        (lambda: made(accumulate=2, optimizer=torch.optim.LBFGS), "without a closure for accumulate, but got LBFGS"),
-        (lambda: made(criterion__weight=torch.ones(CLASSES)), "a weight; pass method=rcad.RCAD(..., likelihood=rcad."),
-        (lambda: made(BinaryNet, criterion__pos_weight=torch.ones(1)), "likelihood=rcad.Bernoulli(positive_weight="),
-        (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
-        (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
-        (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
-        (lambda: made(type("N", (RCADNetMixin, NeuralNetRegressor), {}), Flat), "use RCADNetRegressor"),
-        (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
-    ],
+test_what_cannot_be_done_is_refused_in_one_line = refusals(
+    (lambda: over(Penalised), "expected skorch's own get_loss, whose place the method takes in training, but got"),
+    (lambda: made(Scaled), "but got Scaled.get_loss; accumulate with accumulate="),
+    (lambda: over(Doubled), "but got Doubled.infer; do it in the module's forward"),
+    (lambda: over(Stepped), "but got Stepped.train_step_single; override it in a subclass"),
+    (lambda: made(Alone), "expected Alone.train_step_single to return what super().train_step_single returned"),
+    (lambda: over(Whole, accumulate=2), "but got Whole.train_step; leave that or accumulate= out"),
+    (lambda: made(accumulate=0), "expected accumulate to be a whole number >= 1, but got 0"),
+    (lambda: made(accumulate=2, optimizer=torch.optim.LBFGS), "without a closure for accumulate, but got LBFGS"),
+    (lambda: made(criterion__weight=torch.ones(CLASSES)), "a weight; pass method=rcad.RCAD(..., likelihood=rcad."),
+    (lambda: made(BinaryNet, criterion__pos_weight=torch.ones(1)), "likelihood=rcad.Bernoulli(positive_weight="),
+    (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
+    (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
+    (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
+    (lambda: made(type("N", (RCADNetMixin, NeuralNetRegressor), {}), Flat), "use RCADNetRegressor"),
+    (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
+    of=lambda net: net().fit(X, Y),
 )
-def test_what_cannot_be_done_is_refused_in_one_line(net: Any, says: str) -> None:
-    with one_line(says):
-        net().fit(X, Y)
 
 
 def test_parameters_beside_x_are_named() -> None:

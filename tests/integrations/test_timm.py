@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from equal import plain_loop, same_parameters, sgd
-from one_line import one_line
+from one_line import refusals
 from rcad import RCAD, Bernoulli, Categorical, augment
 from rcad.integrations.resolve import as_method
 from timm_folder import load
@@ -37,6 +37,10 @@ MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 def network(name: str = "test_resnet", **options: Any) -> nn.Module:
     torch.manual_seed(0)
     return timm.create_model(name, num_classes=CLASSES, **options)  # type: ignore[no-any-return]
+
+
+def made(loss: nn.Module | None = None, method: Any = "rcad", model: nn.Module | None = None, **options: Any) -> Any:
+    return RCADTask(model or network(), loss, method, verbose=False, **options)
 
 
 def batches(count: int = 4, size: int = 6) -> list[tuple[Tensor, Tensor]]:
@@ -77,7 +81,7 @@ def test_mixup_of_timm_s() -> None:
     mixer = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=CLASSES)
     data = [mixer(x.clone(), y) for x, y in batches()]
     assert data[0][1].shape == (6, CLASSES)
-    task = RCADTask(network(), SoftTargetCrossEntropy(), RCAD_TEXT, verbose=False)
+    task = made(SoftTargetCrossEntropy(), RCAD_TEXT)
     trained(task, data)
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD)
     same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
@@ -86,10 +90,10 @@ def test_mixup_of_timm_s() -> None:
 @pytest.mark.parametrize("loss", [LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])
 def test_label_smoothing_of_the_script(loss: nn.Module) -> None:
     assert likelihood_of(loss) == Categorical(smoothing=0.2)
-    task = RCADTask(network(), loss, "erm", verbose=False)
+    task = made(loss, "erm")
     x, y = batches()[0]
     torch.testing.assert_close(task(x, y)["loss"], loss(network()(x), y))
-    trained(task := RCADTask(network(), loss, RCAD_TEXT, verbose=False))
+    trained(task := made(loss, RCAD_TEXT))
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Categorical(smoothing=0.2))
     same_parameters(task.get_trainable_module(), trained_plainly(criterion))
 
@@ -109,18 +113,18 @@ def test_bce_loss_of_the_script(loss: nn.Module, mixed: bool) -> None:
     x, y = batches()[0]
     target = (0.7 * nn.functional.one_hot(y, CLASSES) + 0.3 * nn.functional.one_hot(y.flip(0), CLASSES)) if mixed else y
     for training in (True, False):
-        task = RCADTask(network(), loss, "erm", verbose=False).train(training)
+        task = made(loss, "erm").train(training)
         torch.testing.assert_close(task(x, target)["loss"], loss(network().train(training)(x), target))
 
 
 def test_bce_loss_is_rcad_with_bernoulli() -> None:
-    trained(task := RCADTask(network(), BinaryCrossEntropy(0.0), RCAD_TEXT, verbose=False))
+    trained(task := made(BinaryCrossEntropy(0.0), RCAD_TEXT))
     data = [(x, nn.functional.one_hot(y, CLASSES).float()) for x, y in batches()]
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Bernoulli())
     same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
     x, y = batches()[0]
-    whole = RCADTask(network(), BinaryCrossEntropy(0.0, sum_classes=True), RCAD_TEXT, verbose=False)(x, y)
-    mean = RCADTask(network(), BinaryCrossEntropy(0.0), RCAD_TEXT, verbose=False)(x, y)
+    whole = made(BinaryCrossEntropy(0.0, sum_classes=True), RCAD_TEXT)(x, y)
+    mean = made(BinaryCrossEntropy(0.0), RCAD_TEXT)(x, y)
     torch.testing.assert_close(whole["loss"], CLASSES * mean["loss"])
     torch.testing.assert_close(whole["rcad/entropy"], CLASSES * mean["rcad/entropy"])
 
@@ -164,7 +168,7 @@ def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
     """As timm's own task gives it, and nothing of the method is left."""
     x, y = batches()[0]
     for loss in (nn.CrossEntropyLoss(), LabelSmoothingCrossEntropy(0.2)):
-        ours = RCADTask(network(), loss, "mixup + rcad(alpha=0.5, lam=0.5, every=2)", verbose=False).eval()
+        ours = made(loss, "mixup + rcad(alpha=0.5, lam=0.5, every=2)").eval()
         theirs = ClassificationTask(network(), loss, verbose=False).eval()
         with torch.inference_mode():
             result, expected = ours(x * 1.0, y * 1), theirs(x, y)
@@ -176,7 +180,7 @@ def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
 
 
 def test_a_checkpoint_remembers_where_terms_rest_and_a_measured_alpha() -> None:
-    task, fresh = (RCADTask(network(), method="rcad(every=2)", verbose=False) for _ in range(2))
+    task, fresh = (made(method="rcad(every=2)") for _ in range(2))
     task(*batches()[0])
     state = task.get_checkpoint_state()
     fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
@@ -190,53 +194,36 @@ def test_a_checkpoint_remembers_where_terms_rest_and_a_measured_alpha() -> None:
 def test_a_criterion_brings_its_own_settings() -> None:
     x, y = batches()[0]
     criterion = RCAD(0.5, 0.1, units="input")
-    assert torch.equal(RCADTask(network(), method=criterion, verbose=False)(x, y)["loss"], criterion(network(), x, y))
+    assert torch.equal(made(method=criterion)(x, y)["loss"], criterion(network(), x, y))
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: RCADTask(network(), JsdCrossEntropy()), "to be a mean cross-entropy .* but got JsdCrossEntropy; use"),
-        (
-            lambda: RCADTask(network(), BinaryCrossEntropy(weight=torch.ones(CLASSES))),
-            "but got BinaryCrossEntropy with class weights; use",
-        ),
-        (
-            lambda: RCADTask(network(), BinaryCrossEntropy(pos_weight=torch.ones(CLASSES))),
-            "but got BinaryCrossEntropy with a pos_weight per class; use",
-        ),
-        (lambda: RCADTask(network(), BinaryCrossEntropy(), "label_smoothing + rcad"), "from the criterion or from"),
-        (
-            lambda: RCADTask(network(), nn.CrossEntropyLoss(torch.ones(CLASSES))),
-            "CrossEntropyLoss with class weights; use",
-        ),
-        (
-            lambda: RCADTask(network(), nn.CrossEntropyLoss(reduction="sum")),
-            "expected the criterion to be a mean .* but got CrossEntropyLoss with reduction='sum'; use",
-        ),
-        (
-            lambda: RCADTask(network(in_chans=1))(batches()[0][0][:, :1], batches()[0][1]),
-            r"expected one number per channel of \(6, 1, 32, 32\), but got 3; pass such mean= and std=",
-        ),
-        (
-            lambda: rcad_for(network(), method="rcad"),
-            r"expected rcad_for\(model\) or rcad_for\(model, alpha=0.5, lam=0.02\), but got a method",
-        ),
-        (lambda: rcad_for(network(), "rcad(alpha=0.5)"), "the text of a method goes to RCADTask"),
-        (lambda: rcad_for(network(), 0.5, 0.1, method="rcad"), "but got a method"),
-        (lambda: rcad_for(network(), 0.5, "much"), "or no numbers"),
-        (
-            lambda: RCADTask(network(), LabelSmoothingCrossEntropy(), "label_smoothing + rcad"),
-            "from the criterion or from the method 'label_smoothing \\+ rcad', but got both",
-        ),
-        (
-            lambda: RCADTask(network(), nn.CrossEntropyLoss(), RCAD(0.5, 0.1)),
-            "expected a Criterion to be given by itself",
-        ),
-        (lambda: RCADTask(network(), method=RCAD_TEXT, mean=MEAN), "expected both mean and std, or neither"),
-        (lambda: RCADTask(nn.Linear(3, 3), method=RCAD_TEXT), "but got Linear; pass mean= and std="),
-    ],
+ONES = torch.ones(CLASSES)
+test_says_what_was_expected = refusals(
+    (lambda: made(JsdCrossEntropy()), "to be a mean cross-entropy .. but got JsdCrossEntropy; use"),
+    (lambda: made(BinaryCrossEntropy(weight=ONES)), "but got BinaryCrossEntropy with class weights; use"),
+    (lambda: made(BinaryCrossEntropy(pos_weight=ONES)), "but got BinaryCrossEntropy with a pos_weight per class; use"),
+    (lambda: made(BinaryCrossEntropy(), "label_smoothing + rcad"), "from the criterion or from"),
+    (lambda: made(nn.CrossEntropyLoss(ONES)), "CrossEntropyLoss with class weights; use"),
+    (
+        lambda: made(nn.CrossEntropyLoss(reduction="sum")),
+        "expected the criterion to be a mean .. but got CrossEntropyLoss with reduction='sum'; use",
+    ),
+    (
+        lambda: made(model=network(in_chans=1))(batches()[0][0][:, :1], batches()[0][1]),
+        "expected one number per channel of (6, 1, 32, 32), but got 3; pass such mean= and std=",
+    ),
+    (
+        lambda: rcad_for(network(), method="rcad"),
+        "expected rcad_for(model) or rcad_for(model, alpha=0.5, lam=0.02), but got a method",
+    ),
+    (lambda: rcad_for(network(), "rcad(alpha=0.5)"), "the text of a method goes to RCADTask"),
+    (lambda: rcad_for(network(), 0.5, 0.1, method="rcad"), "but got a method"),
+    (lambda: rcad_for(network(), 0.5, "much"), "or no numbers"),
+    (
+        lambda: made(LabelSmoothingCrossEntropy(), "label_smoothing + rcad"),
+        "from the criterion or from the method 'label_smoothing + rcad', but got both",
+    ),
+    (lambda: made(nn.CrossEntropyLoss(), RCAD(0.5, 0.1)), "expected a Criterion to be given by itself"),
+    (lambda: made(mean=MEAN), "expected both mean and std, or neither"),
+    (lambda: made(model=nn.Linear(3, 3)), "but got Linear; pass mean= and std="),
 )
-def test_says_what_was_expected(make: Any, message: str) -> None:
-    with one_line(match=message):
-        make()

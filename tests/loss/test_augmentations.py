@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from one_line import one_line
+from one_line import refusals
 from rcad import Cutmix, Cutout, Flip, Mixup, PadCrop, augment
 from rcad.loss.augmentations import beta, probabilities
 from small_nets import CLASSES, images, soft
@@ -133,18 +133,12 @@ def test_steps_apply_in_order() -> None:
         assert torch.equal(left, right)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: PadCrop(0), "expected padding to be a whole number >= 1"),
-        (lambda: Cutout(1.5), "expected length to be a whole number"),
-        (lambda: Flip(1.5), "expected p to be a probability"),
-        (lambda: Mixup(0.0), "expected alpha to be a finite number > 0"),
-        (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
-        (lambda: Mixup()(*images()), "expected the number of classes"),
-        (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
-    ],
+test_wrong_values_are_named = refusals(
+    (lambda: PadCrop(0), "expected padding to be a whole number >= 1"),
+    (lambda: Cutout(1.5), "expected length to be a whole number"),
+    (lambda: Flip(1.5), "expected p to be a probability"),
+    (lambda: Mixup(0.0), "expected alpha to be a finite number > 0"),
+    (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
+    (lambda: Mixup()(*images()), "expected the number of classes"),
+    (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
 )
-def test_wrong_values_are_named(make, says: str) -> None:
-    with one_line(says):
-        make()

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from one_line import one_line
+from one_line import refusals
 from rcad import (
     RCAD,
     Bernoulli,
@@ -20,7 +20,6 @@ from rcad import (
     Criterion,
     Gaussian,
     GradientStep,
-    InputError,
     Objective,
     Term,
     compose,
@@ -127,38 +126,21 @@ def test_any_batch_gives_a_finite_loss_and_equal_twins(
     assert_same_state(one, two, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda net, x, y: rcad_loss(net, x, y, alpha=-1.0, lam=0.1), "expected alpha to be a finite number >= 0"),
-        (lambda net, x, y: rcad_loss(net, x, y, alpha=0.5, lam=-0.1), "expected lam to be a finite number >= 0"),
-        (lambda net, x, y: rcad_loss(net, x, y, alpha=0.5, lam=0.1, every=2), "expected step= with every="),
-        (lambda net, x, y: RCAD(0.5, 0.1, measure="entropy"), "expected measure to be one of"),
-        (lambda net, x, y: RCAD(0.5, 0.1, mask_key="m")(net, x, y), "expected a mapping with the key 'm'"),
-        (
-            lambda net, x, y: RCAD(0.5, 0.1).backward(net, x, y, accumulate=0),
-            "expected accumulate to be a whole number",
-        ),
-        (lambda net, x, y: RCAD(0.5, 0.1)(lambda x: None, x, y), "expected the model to return a tensor"),
-        (
-            lambda net, x, y: RCAD(0.5, 0.1)(net(x), x, y),
-            "expected the model itself, not its output, but got Tensor; call",
-        ),
-        (lambda net, x, y: RCAD(0.5, 0.1)(net(x), y), "but got two of them: criterion(model, x, y)"),
-        (
-            lambda net, x, y: RCAD(0.5, 0.1)(net, (x, x), y),
-            "but got tuple; pass several inputs as a mapping by the names",
-        ),
-    ],
+NET, (X, Y) = smooth_net(), images()
+PLAIN = RCAD(0.5, 0.1)
+test_wrong_calls_are_named = refusals(
+    (lambda: rcad_loss(NET, X, Y, alpha=-1.0, lam=0.1), "expected alpha to be a finite number >= 0"),
+    (lambda: rcad_loss(NET, X, Y, alpha=0.5, lam=-0.1), "expected lam to be a finite number >= 0"),
+    (lambda: rcad_loss(NET, X, Y, alpha=0.5, lam=0.1, every=2), "expected step= with every="),
+    (lambda: RCAD(0.5, 0.1, measure="entropy"), "expected measure to be one of"),  # type: ignore[arg-type]
+    (lambda: RCAD(0.5, 0.1, mask_key="m")(NET, X, Y), "expected a mapping with the key 'm'"),
+    (lambda: PLAIN.backward(NET, X, Y, accumulate=0), "expected accumulate to be a whole number"),
+    (lambda: PLAIN(lambda x: None, X, Y), "expected the model to return a tensor"),
+    (lambda: PLAIN(NET(X), X, Y), "expected the model itself, not its output, but got Tensor; call"),
+    (lambda: PLAIN(NET(X), Y), "but got two of them: criterion(model, x, y)"),
+    (lambda: PLAIN(NET, (X, X), Y), "but got tuple; pass several inputs as a mapping by the names"),
+    (torch.no_grad()(lambda: PLAIN.backward(NET, X, Y)), "backward() was called under no_grad"),
 )
-def test_wrong_calls_are_named(make: object, says: str) -> None:
-    with one_line(says):
-        make(smooth_net(), *images())  # type: ignore[operator]
-
-
-def test_backward_under_no_grad_is_named() -> None:
-    with torch.no_grad(), pytest.raises(InputError, match="backward\\(\\) was called under no_grad"):
-        RCAD(0.5, 0.1).backward(smooth_net(), *images())
 
 
 def test_it_prints_what_it_does() -> None:

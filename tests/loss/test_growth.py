@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss, nll_loss
 
-from one_line import one_line
+from one_line import refusals
 from rcad import FeatureAscent, methods
 from small_nets import CLASSES, images, left_alone
 
@@ -110,15 +109,9 @@ def test_progress_is_reported() -> None:
     assert calls == [(3, 7), (6, 7), (7, 7)]
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: FeatureAscent().grow(nn.Linear(2, 2), *images()), "features() and head(), but got Linear"),
-        (lambda: FeatureAscent(max_bytes=1).grow(Net(), *images()), "at least one example"),
-        (lambda: FeatureAscent(rounds=0), "expected rounds to be a whole number >= 1"),
-        (lambda: FeatureAscent(gamma=-1.0), "expected gamma to be a finite number >= 0"),
-    ],
+test_wrong_input_is_named = refusals(
+    (lambda: FeatureAscent().grow(nn.Linear(2, 2), *images()), "features() and head(), but got Linear"),
+    (lambda: FeatureAscent(max_bytes=1).grow(Net(), *images()), "at least one example"),
+    (lambda: FeatureAscent(rounds=0), "expected rounds to be a whole number >= 1"),
+    (lambda: FeatureAscent(gamma=-1.0), "expected gamma to be a finite number >= 0"),
 )
-def test_wrong_input_is_named(make: Callable[[], object], says: str) -> None:
-    with one_line(says):
-        make()

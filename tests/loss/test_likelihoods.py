@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Normal
 from torch.nn import functional as F
 
-from one_line import one_line
+from one_line import refusals
 from rcad import Bernoulli, Categorical, Gaussian, Likelihood
 
 LOGITS = torch.randn(9, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
@@ -196,31 +195,25 @@ def test_plain_forgets_smoothing_and_weights() -> None:
     assert Gaussian(cap=1.0).plain() == Gaussian(cap=1.0)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
-        (lambda: Categorical(smoothing="a"), "expected smoothing"),  # type: ignore[arg-type]
-        (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),  # type: ignore[arg-type]
-        (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
-        (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
-        (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
-        (lambda: Gaussian.fit([2.0, 2.0]), "constant"),
-        (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
-        (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
-        (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
-        (lambda: Categorical().check_shapes(LOGITS, LABELS.double()), "(9,); pass y.long()"),
-        (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
-        (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
-        (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
-        (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
-        (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),
-        (lambda: Gaussian(cap=(0.0, 1.0)).check_shapes(LOGITS[:, :2], LOGITS[:, 0]), "expected 1 caps"),
-        (lambda: Gaussian().check_values(LOGITS[:, :2], LOGITS[:, 0] / 0), "finite targets"),
-        (lambda: Bernoulli().check_shapes(LOGITS, LABELS), "like the prediction"),
-        (lambda: Bernoulli().check_values(LOGITS[:, 0], LABELS), "binary targets in [0, 1]"),
-    ],
+test_wrong_input_is_named_in_one_sentence = refusals(
+    (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
+    (lambda: Categorical(smoothing="a"), "expected smoothing"),  # type: ignore[arg-type]
+    (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),  # type: ignore[arg-type]
+    (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
+    (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
+    (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
+    (lambda: Gaussian.fit([2.0, 2.0]), "constant"),
+    (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
+    (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
+    (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
+    (lambda: Categorical().check_shapes(LOGITS, LABELS.double()), "(9,); pass y.long()"),
+    (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
+    (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
+    (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
+    (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
+    (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),
+    (lambda: Gaussian(cap=(0.0, 1.0)).check_shapes(LOGITS[:, :2], LOGITS[:, 0]), "expected 1 caps"),
+    (lambda: Gaussian().check_values(LOGITS[:, :2], LOGITS[:, 0] / 0), "finite targets"),
+    (lambda: Bernoulli().check_shapes(LOGITS, LABELS), "like the prediction"),
+    (lambda: Bernoulli().check_values(LOGITS[:, 0], LABELS), "binary targets in [0, 1]"),
 )
-def test_wrong_input_is_named_in_one_sentence(make: Callable[[], object], says: str) -> None:
-    with one_line(says):
-        make()

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad import METHODS, Categorical, Method, augment, compose, method, methods
 from rcad.loss.fused import refusal, third_backward
 from rcad.loss.methods import SLOTS
@@ -321,41 +321,35 @@ def test_several_methods_together() -> None:
     assert [step.slot for step in value.augment] == ["crop", "flip", "cutout", "mix"]
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (
-            lambda: compose(methods.label_smoothing(), methods.gaussian()),
-            "expected one method to set the likelihood, but got 'label_smoothing' and 'gaussian'",
-        ),
-        (
-            lambda: compose(methods.erm(), methods.mixup(), methods.rcad(), methods.cutmix()),
-            "expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'",
-        ),
-        (
-            lambda: compose(methods.adversarial_training(), methods.rcad_released()),
-            "expected one method to set the clean loss, but got 'adversarial_training' and 'rcad_released'",
-        ),
-        (lambda: compose(methods.ada(), methods.me_ada()), "growth of the training set, but got 'ada' and 'me_ada'"),
-        (lambda: compose(methods.rcad(), methods.rcad(1.0)), "distinct names, but got 'rcad' twice"),
-        (
-            lambda: compose(compose(methods.rcad(), methods.mixup()), compose(methods.erm(), methods.cutmix())),
-            "expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'",
-        ),
-        (
-            lambda: compose(methods.ls_on_adv(), methods.gaussian()),
-            "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'",
-        ),
-        (lambda: compose(), "at least one method"),
-        (lambda: method("rcda"), "but got 'rcda'; did you mean 'rcad'?"),
-        (lambda: method("rcad", alfa=1.0), "expected a parameter of rcad to be one of alpha, lam"),
-        (lambda: method("rcad", alpha=-1), "expected alpha to be a finite number >= 0, but got -1"),
-        (lambda: method("rcad", alpha="big"), "expected alpha to be a finite number >= 0, but got 'big'"),
-        (lambda: Method.from_dict({}), "a list under 'methods'"),
-        (lambda: Method.from_dict({"methods": []}), "a list under 'methods'"),
-        (lambda: Method.from_dict({"methods": [{"alpha": 1.0}]}), "expected method to be one of"),
-    ],
+test_conflicts_and_wrong_names_are_named = refusals(
+    (
+        lambda: compose(methods.label_smoothing(), methods.gaussian()),
+        "expected one method to set the likelihood, but got 'label_smoothing' and 'gaussian'",
+    ),
+    (
+        lambda: compose(methods.erm(), methods.mixup(), methods.rcad(), methods.cutmix()),
+        "expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'",
+    ),
+    (
+        lambda: compose(methods.adversarial_training(), methods.rcad_released()),
+        "expected one method to set the clean loss, but got 'adversarial_training' and 'rcad_released'",
+    ),
+    (lambda: compose(methods.ada(), methods.me_ada()), "growth of the training set, but got 'ada' and 'me_ada'"),
+    (lambda: compose(methods.rcad(), methods.rcad(1.0)), "distinct names, but got 'rcad' twice"),
+    (
+        lambda: compose(compose(methods.rcad(), methods.mixup()), compose(methods.erm(), methods.cutmix())),
+        "expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'",
+    ),
+    (
+        lambda: compose(methods.ls_on_adv(), methods.gaussian()),
+        "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'",
+    ),
+    (lambda: compose(), "at least one method"),
+    (lambda: method("rcda"), "but got 'rcda'; did you mean 'rcad'?"),
+    (lambda: method("rcad", alfa=1.0), "expected a parameter of rcad to be one of alpha, lam"),
+    (lambda: method("rcad", alpha=-1), "expected alpha to be a finite number >= 0, but got -1"),
+    (lambda: method("rcad", alpha="big"), "expected alpha to be a finite number >= 0, but got 'big'"),
+    (lambda: Method.from_dict({}), "a list under 'methods'"),
+    (lambda: Method.from_dict({"methods": []}), "a list under 'methods'"),
+    (lambda: Method.from_dict({"methods": [{"alpha": 1.0}]}), "expected method to be one of"),
 )
-def test_conflicts_and_wrong_names_are_named(make, says: str) -> None:
-    with one_line(says):
-        make()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from one_line import one_line
+from one_line import refusals
 from rcad import Categorical, Gaussian, GradientStep, ProjectedAscent, RandomStep
 from rcad.loss.perturbations import input_gradient, unit
 from small_nets import CLASSES, images, left_alone, norm_net, numeric_gradient, smooth_net
@@ -166,29 +165,23 @@ def test_nothing_is_left_behind_with_and_without_gradients(where: Any) -> None:
         torch.testing.assert_close(where(net, x, y, generator=torch.Generator().manual_seed(0)), moved)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: GradientStep(-0.5), "expected alpha to be a finite number >= 0, but got -0.5"),
-        (lambda: GradientStep(math.nan), "expected alpha to be a finite number >= 0, but got nan"),
-        (lambda: GradientStep("0.5"), "expected alpha"),  # type: ignore[arg-type]
-        (lambda: GradientStep(True), "expected alpha"),
-        (lambda: GradientStep(0.5, "l1"), "expected norm to be one of l2, raw, linf, but got 'l1'"),  # type: ignore[arg-type]
-        (lambda: RandomStep(0.5, "raw"), "expected norm to be one of l2, linf"),
-        (lambda: GradientStep(0.5, steps=0), "expected steps to be a whole number >= 1"),
-        (lambda: GradientStep(0.5, jitter=-1), "expected jitter"),
-        (lambda: GradientStep(0.5, loss="smooth"), "expected loss to be one of training, plain"),  # type: ignore[arg-type]
-        (lambda: GradientStep(0.5, bounds=(1.0, 0.0)), "low < high"),
-        (lambda: GradientStep(0.5, bounds=(0.0, 1.0), std=STD), "both mean and std"),
-        (lambda: GradientStep(0.5, std=(0.0,)), "positive numbers"),
-        (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),  # type: ignore[arg-type]
-        (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
-        (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
-    ],
+test_wrong_values_are_named = refusals(
+    (lambda: GradientStep(-0.5), "expected alpha to be a finite number >= 0, but got -0.5"),
+    (lambda: GradientStep(math.nan), "expected alpha to be a finite number >= 0, but got nan"),
+    (lambda: GradientStep("0.5"), "expected alpha"),  # type: ignore[arg-type]
+    (lambda: GradientStep(True), "expected alpha"),
+    (lambda: GradientStep(0.5, "l1"), "expected norm to be one of l2, raw, linf, but got 'l1'"),  # type: ignore[arg-type]
+    (lambda: RandomStep(0.5, "raw"), "expected norm to be one of l2, linf"),
+    (lambda: GradientStep(0.5, steps=0), "expected steps to be a whole number >= 1"),
+    (lambda: GradientStep(0.5, jitter=-1), "expected jitter"),
+    (lambda: GradientStep(0.5, loss="smooth"), "expected loss to be one of training, plain"),  # type: ignore[arg-type]
+    (lambda: GradientStep(0.5, bounds=(1.0, 0.0)), "low < high"),
+    (lambda: GradientStep(0.5, bounds=(0.0, 1.0), std=STD), "both mean and std"),
+    (lambda: GradientStep(0.5, std=(0.0,)), "positive numbers"),
+    (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),  # type: ignore[arg-type]
+    (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
+    (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
 )
-def test_wrong_values_are_named(make: Callable[[], object], says: str) -> None:
-    with one_line(says):
-        make()
 
 
 def test_values_print_compare_and_hash() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from one_line import one_line
+from one_line import one_line, refusals
 from predictions import calibrated, cases
 from rcad import InputError
 from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage, top_accuracy
@@ -222,14 +222,11 @@ def test_a_calibrated_simulator_has_an_error_that_vanishes(seed: int, classes: i
         assert ece(3 * many[0], many[1], kind=kind) > 2 * large  # overconfidence is seen
 
 
-def test_wrong_arguments_are_named() -> None:
-    output, y = CASES["random"]
-    for kind in ("width", "mass", "classwise"):
-        with pytest.raises(InputError, match="expected bins to be a whole number >= 1, but got 0"):
-            ece(output, y, bins=0, kind=kind)
-    with pytest.raises(InputError, match="did you mean 'mass'"):
-        ece(output, y, kind="masss")
-    with pytest.raises(InputError, match="expected kind to be one of width, mass, but got 'classwise'"):
-        reliability(output, y, kind="classwise")
-    with pytest.raises(InputError, match="expected bins"):
-        reliability(output, y, bins=-1)
+NO_BINS = "expected bins to be a whole number >= 1, but got 0"
+test_wrong_arguments_are_named = refusals(
+    *((ece, {"bins": 0, "kind": kind}, NO_BINS) for kind in ("width", "mass", "classwise")),
+    (ece, {"kind": "masss"}, "did you mean 'mass'"),
+    (reliability, {"kind": "classwise"}, "expected kind to be one of width, mass, but got 'classwise'"),
+    (reliability, {"bins": -1}, "expected bins"),
+    of=lambda metric, options: metric(*CASES["random"], **options),
+)

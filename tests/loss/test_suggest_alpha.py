@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad import (
     RCAD,
     Bernoulli,
@@ -97,22 +97,17 @@ def test_identical_examples_of_two_classes_do_not_count() -> None:
 IMAGES = images()[0]
 
 
-@pytest.mark.parametrize(
-    ("x", "y", "says"),
-    [
-        (IMAGES, torch.zeros(7), "expected one class label per example"),
-        (IMAGES, torch.zeros(3, dtype=torch.long), "expected one class label per example"),
-        (IMAGES, torch.zeros(7, dtype=torch.long), "at least two classes"),
-        (IMAGES, ["a", "b"] * 3, "expected y to hold numbers, but got an array of <U1"),
-        (IMAGES, None, "expected y to hold numbers, but got an array of object"),
-        (TWINS[0][:4], TWINS[1][:4], "expected examples unlike those of other classes, but each has an identical one"),
-        (IMAGES / 0, torch.arange(7), "expected finite examples, but got NaN or inf; drop or impute those rows"),
-        (IMAGES * torch.nan, torch.arange(7), "expected finite examples"),
-    ],
+test_examples_that_cannot_be_measured_are_named = refusals(
+    (IMAGES, torch.zeros(7), "expected one class label per example"),
+    (IMAGES, torch.zeros(3, dtype=torch.long), "expected one class label per example"),
+    (IMAGES, torch.zeros(7, dtype=torch.long), "at least two classes"),
+    (IMAGES, ["a", "b"] * 3, "expected y to hold numbers, but got an array of <U1"),
+    (IMAGES, None, "expected y to hold numbers, but got an array of object"),
+    (TWINS[0][:4], TWINS[1][:4], "expected examples unlike those of other classes, but each has an identical one"),
+    (IMAGES / 0, torch.arange(7), "expected finite examples, but got NaN or inf; drop or impute those rows"),
+    (IMAGES * torch.nan, torch.arange(7), "expected finite examples"),
+    of=suggest_alpha,
 )
-def test_examples_that_cannot_be_measured_are_named(x: Tensor, y: Any, says: str) -> None:
-    with one_line(says):
-        suggest_alpha(x, y)
 
 
 def test_the_curve_is_what_the_steps_give() -> None:
@@ -307,18 +302,12 @@ def test_who_gives_a_number_is_warned_once_where_it_is_far_below(caplog: pytest.
     assert not caplog.records
 
 
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda *batch: rcad_loss(*batch, alpha="auto", lam=0.1), "since a function cannot remember what it measured"),
-        (lambda net, x, y: methods.rcad().objective(net), "expected a number for alpha in an Objective"),
-        (lambda *batch: RCAD(norm="linf"), "expected a number for alpha with norm='linf'"),
-        (lambda *batch: methods.rcad().terms[1].where(*batch), "expected a number for alpha outside of a criterion"),
-    ],
+test_where_nothing_can_be_remembered_a_number_is_asked_for = refusals(
+    (lambda: rcad_loss(smooth_net(), X, Y, alpha="auto", lam=0.1), "since a function cannot remember what it measured"),
+    (lambda: methods.rcad().objective(smooth_net()), "expected a number for alpha in an Objective"),
+    (lambda: RCAD(norm="linf"), "expected a number for alpha with norm='linf'"),
+    (lambda: methods.rcad().terms[1].where(smooth_net(), X, Y), "expected a number for alpha outside of a criterion"),
 )
-def test_where_nothing_can_be_remembered_a_number_is_asked_for(call: Any, says: str) -> None:
-    with one_line(says):
-        call(smooth_net(), *images())
 
 
 def test_a_compiled_model_changes_nothing() -> None:

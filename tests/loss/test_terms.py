@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from one_line import one_line
+from one_line import refusals
 from rcad import Bernoulli, Categorical, Criterion, Gaussian, GradientStep, InputError, Term
 from rcad.loss.terms import MEASURES, Losses, active, check_terms, negative_entropy, nll, uniform_cross_entropy
 
@@ -59,23 +59,17 @@ def test_a_measure_of_ones_own_gives_one_number_per_example(keep: bool) -> None:
         Term("own", of_the_batch).mean(Categorical(), torch.ones(4, 3), torch.zeros(4).long(), None)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: Term(""), "non-empty string"),
-        (lambda: Term("a", "entropy"), "expected measure to be one of nll, negative_entropy"),
-        (lambda: Term("a", weight=float("nan")), "expected weight to be a finite number"),
-        (lambda: Term("a", every=0), "expected every to be a whole number >= 1"),
-        (lambda: Term("a", view="augmented"), "expected view to be one of batch, raw"),
-        (lambda: check_terms([Term("a"), Term("a")]), "distinct names, but got 'a' twice"),
-        (lambda: check_terms([Term("a", weight=0.0)]), "at least one term"),
-        (lambda: check_terms([]), "at least one term"),
-        (lambda: check_terms([Term("a", every=2), Term("b", every=3)]), "a term that counts at every step"),
-    ],
+test_wrong_terms_are_named = refusals(
+    (lambda: Term(""), "non-empty string"),
+    (lambda: Term("a", "entropy"), "expected measure to be one of nll, negative_entropy"),
+    (lambda: Term("a", weight=float("nan")), "expected weight to be a finite number"),
+    (lambda: Term("a", every=0), "expected every to be a whole number >= 1"),
+    (lambda: Term("a", view="augmented"), "expected view to be one of batch, raw"),
+    (lambda: check_terms([Term("a"), Term("a")]), "distinct names, but got 'a' twice"),
+    (lambda: check_terms([Term("a", weight=0.0)]), "at least one term"),
+    (lambda: check_terms([]), "at least one term"),
+    (lambda: check_terms([Term("a", every=2), Term("b", every=3)]), "a term that counts at every step"),
 )
-def test_wrong_terms_are_named(make, says: str) -> None:
-    with one_line(says):
-        make()
 
 
 def test_the_plan_of_a_step_has_the_terms_that_are_due() -> None:

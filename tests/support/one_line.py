@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -17,3 +19,19 @@ def one_line(*says: str, match: str | None = None) -> Iterator[None]:
         yield
     for words in says:
         assert words in str(caught.value)
+
+
+def refusals(*rows: tuple[Any, ...], of: Callable[..., object] = operator.call) -> Any:
+    """A test of what must be refused in one line. A row: the arguments, and the words, of which " .. " leaves some out.
+
+    Args:
+        of: what is called with the arguments; by default the first of them, with the others.
+    """
+
+    @pytest.mark.parametrize("row", rows, ids=[row[-1] for row in rows])
+    def test(row: tuple[Any, ...]) -> None:
+        *arguments, says = row
+        with one_line(*says.split(" .. ")):
+            of(*arguments)
+
+    return test

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -95,11 +96,12 @@ class Check(NamedTuple):
 
 def machine() -> list[Check]:
     """Python, rcad, torch, GPU, packages, and the two traps."""
-    vision = _start("import torchvision") if version("torchvision") else None
-    bf16 = _start(BF16)
     python = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
-    checks = [Check("python", "ok", python), Check("rcad", "ok", __version__), *_torch(), *map(extra, EXTRAS)]
-    return [*checks, torchvision_trap(*_end(vision)), bf16_trap(*_end(bf16))]
+    with ThreadPoolExecutor() as pool:
+        vision = pool.submit(_tried, "import torchvision") if version("torchvision") else None
+        bf16 = pool.submit(_tried, BF16)
+        checks = [Check("python", "ok", python), Check("rcad", "ok", __version__), *_torch(), *map(extra, EXTRAS)]
+    return [*checks, torchvision_trap(*(vision.result() if vision else (None, ""))), bf16_trap(*bf16.result())]
 
 
 def version(package: str) -> str | None:
@@ -146,7 +148,7 @@ def bf16_trap(code: int | None, last_line: str) -> Check:
         return Check("CPU bf16", "ok", "works")
     if code is not None and code < 0:
         setting = "=".join(*SAFE_ISA.items())
-        cured = _end(_start(BF16, SAFE_ISA))[0] == 0
+        cured = _tried(BF16, SAFE_ISA)[0] == 0
         remedy = f"set {setting} before Python starts" if cured else "train in fp32"
         return Check(
             "CPU bf16", "warn", f"dies with {signal.Signals(-code).name}; fp32 and GPUs are not affected", remedy
@@ -176,29 +178,17 @@ def _torch() -> Iterable[Check]:
         yield Check("GPU", "ok", f"{gpu.name}, {size(gpu.total_memory)}, CUDA {torch.version.cuda}")
 
 
-def _start(code: str, variables: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env={**os.environ, **(variables or {})},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _end(process: subprocess.Popen[str] | None) -> tuple[int | None, str]:
-    """(exit code, last line of stderr); the code is negative where a signal ended it."""
-    if process is None:
-        return None, ""
+def _tried(code: str, variables: Mapping[str, str] = {}) -> tuple[int, str]:
+    """What came of a program: (exit code, last line of stderr); the code is negative where a signal ended it."""
+    command, environment = [sys.executable, "-c", code], {**os.environ, **variables}
     try:
-        _, said = process.communicate(timeout=_PATIENCE_S)
+        ended = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_S
+        )
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         return 1, f"no answer in {_PATIENCE_S} s"
-    lines = said.strip().splitlines()
-    return process.returncode, lines[-1].strip()[:160] if lines else ""
+    lines = ended.stderr.strip().splitlines()
+    return ended.returncode, lines[-1].strip()[:160] if lines else ""
 
 
 def _data(data_dir: Path | None) -> Check:

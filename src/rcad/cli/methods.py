@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import rcad
 from rcad.cli import options
@@ -24,11 +24,11 @@ def list_methods(as_json: bool = options.JSON) -> None:
     rcad methods list
     rcad methods list --json
     """
-    cards = [read(path) for path in card_files().values()]
+    cards = [describe(path) for path in card_files().values()]
     if as_json:
-        say_json([{"name": card.name, "parameters": dict(card.parameters), "about": card.about} for card in cards])
+        say_json(cards)
         return
-    table(["method", "what it does"], [[card.name, card.about] for card in cards])
+    table(["method", "what it does"], [[card["name"], card["about"]] for card in cards])
     say('\nMore on one: rcad methods show NAME. Together: rcad train --method "mixup + rcad".')
 
 
@@ -44,7 +44,7 @@ def show_method(
     """
     files = card_files()
     one_of("a method", name, files)
-    text = read(files[name]).text
+    text = files[name].read_text(encoding="utf-8")
     if raw or not is_terminal(sys.stdout):
         say(text.rstrip("\n"))
         return
@@ -54,23 +54,8 @@ def show_method(
     Console(file=sys.stdout, highlight=False, emoji=False, markup=False).print(Markdown(text))
 
 
-@dataclass(frozen=True)
-class Card:
-    """A method's card, in the installed package or in the checkout that it is run from.
-
-    Attributes:
-        about: its first sentence.
-        parameters: their names and defaults.
-    """
-
-    name: str
-    about: str
-    parameters: tuple[tuple[str, str], ...]
-    text: str
-
-
 def card_files() -> dict[str, Path]:
-    """The file of every card, by the method's name."""
+    """The file of every card by the method's name, in the installed package or in the checkout that it is run from."""
     package = Path(rcad.__file__).parent
     for folder in (package / "cards", package.parents[1] / "methods"):
         if folder.is_dir():
@@ -78,8 +63,8 @@ def card_files() -> dict[str, Path]:
     raise InputError("expected the method cards in the package, but they are missing; install rcad again")
 
 
-def read(path: Path) -> Card:
+def describe(path: Path) -> dict[str, Any]:
+    """What a card says in short: the method's name, its parameters with their defaults, its first sentence."""
     text = path.read_text(encoding="utf-8")
-    paragraphs = text.split("\n\n")
-    rows = tuple((row["name"], row["default"]) for row in _ROW.finditer(text))
-    return Card(path.stem, " ".join(paragraphs[1].split()), rows, text)
+    parameters = {row["name"]: row["default"] for row in _ROW.finditer(text)}
+    return {"name": path.stem, "parameters": parameters, "about": " ".join(text.split("\n\n")[1].split())}

@@ -78,20 +78,11 @@ class Suite:
         from rcad.paper.targets import TARGETS
 
         usual = TARGETS[name].seeds if self.scale == "full" else SEEDS[self.scale]  # type: ignore[index]
-        return Order(
-            name=name,
-            scale=self.scale,  # type: ignore[arg-type]
-            views=PROTOCOLS[self.protocol],  # type: ignore[arg-type]
-            seeds=parse_seeds(None, self.seeds or str(usual)),
-            out=self.out,
-            only=tuple(self.only or ()),
-            rows=tuple(self.rows or ()),
-            runs=self.runs,
-            data_dir=self.data,
-            cache_dir=self.cache_dir,
-            precision=self.precision,  # type: ignore[arg-type]
-            **more,
-        )
+        seeds = parse_seeds(None, self.seeds or str(usual))
+        only, rows = tuple(self.only or ()), tuple(self.rows or ())
+        same = {key: getattr(self, key) for key in ("scale", "precision", "runs", "cache_dir", "out")}
+        where = {**same, "data_dir": self.data, **more}
+        return Order(name=name, views=PROTOCOLS[self.protocol], seeds=seeds, only=only, rows=rows, **where)  # type: ignore[arg-type]
 
 
 @command(app, "list")

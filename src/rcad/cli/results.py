@@ -138,16 +138,9 @@ def show_list(records: Sequence[RunRecord]) -> None:
     names = leading((name for record in records for name in record.metrics), _METRICS_LISTED)
     rows = []
     for record in records:
-        summary = record.summary()
-        about = [
-            record.id,
-            summary["data"],
-            summary["method"],
-            str(summary["seed"]),
-            record.state,
-            str(summary["epochs"]),
-        ]
-        rows.append([*about, *_metrics(record, names), _when(record.started)])
+        summary = {**record.summary(), "status": record.state}
+        about = [str(summary[key]) for key in ("data", "method", "seed", "status", "epochs")]
+        rows.append([record.id, *about, *_metrics(record, names), _when(record.started)])
     headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
     table(headers, rows, spare=["started", "epochs", *names[1:]])
 

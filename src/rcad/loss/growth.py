@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,6 @@ from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import evaluating
 
 log = logging.getLogger("rcad")
-
-
-class Embeds(Protocol):
-    """A model that can be taken apart at its embedding."""
-
-    def features(self, x: Tensor) -> Tensor: ...
-
-    def head(self, features: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +86,7 @@ class FeatureAscent(Value):
         with evaluating(model):
             for index in torch.split(chosen, batch_size):
                 start = as_unit_float(x[index]).to(device)
-                moved = self._ascend(cast(Embeds, model), start, target[index].to(device), likelihood)
+                moved = self._ascend(model, start, target[index].to(device), likelihood)
                 grown.append(self._stored(moved, x.dtype).to(x.device))
                 if progress is not None:
                     progress(sum(map(len, grown)), len(chosen))
@@ -109,7 +101,7 @@ class FeatureAscent(Value):
         log.warning("growing %d of %d examples: more would exceed max_bytes=%d", room, len(x), self.max_bytes)
         return torch.randperm(len(x), device=x.device, generator=generator)[:room]
 
-    def _ascend(self, model: Embeds, x: Tensor, target: Tensor, likelihood: Likelihood) -> Tensor:
+    def _ascend(self, model: Any, x: Tensor, target: Tensor, likelihood: Likelihood) -> Tensor:
         with torch.no_grad():
             anchor = model.features(x)
         moved = x

@@ -263,41 +263,29 @@ class View(NamedTuple):
     check_always: bool = True
 
 
-def make_view(
-    model: Model,
-    inputs: Inputs,
-    target: Tensor,
-    weight: Tensor | None,
-    input_key: str | None,
-    mask_key: str | None,
-    output: Output | None,
-    *,
-    check_always: bool,
-) -> View:
-    """Finds the tensor to perturb in `inputs`, checks shapes and types, and binds the rest to the model."""
+def bind(
+    model: Model, inputs: Inputs, input_key: str | None, mask_key: str | None, output: Output | None
+) -> tuple[Forward, Tensor, Tensor | None]:
+    """The model as a function of the tensor to perturb, which is found in `inputs`; that tensor, and its mask."""
     if not callable(model):
         raise InputError(
             f"expected the model itself, not its output, but got {type(model).__name__}; call criterion(model, x, y)"
         )
     if isinstance(inputs, Mapping):
         key = _input_key(inputs, input_key)
-        x, forward, mask = inputs[key], Forward(model, inputs, key, output), _mask(inputs, mask_key, inputs[key])
-    else:
-        if not isinstance(inputs, Tensor):
-            raise InputError(
-                f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}; pass several inputs as a "
-                "mapping by the names that forward gives them, and input_key= for the one to perturb"
-            )
-        for key_name in (input_key, mask_key):
-            if key_name is not None:
-                raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
-        x, forward, mask = inputs, Forward(model, output=output), None
-    view = View(forward, x, target, mask, weight, check_always)
-    _check(view)
-    return view
+        return Forward(model, inputs, key, output), inputs[key], _mask(inputs, mask_key, inputs[key])
+    if not isinstance(inputs, Tensor):
+        raise InputError(
+            f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}; pass several inputs as a "
+            "mapping by the names that forward gives them, and input_key= for the one to perturb"
+        )
+    for key_name in (input_key, mask_key):
+        if key_name is not None:
+            raise InputError(f"expected a mapping with the key {key_name!r}, but got a tensor")
+    return Forward(model, output=output), inputs, None
 
 
-def _check(view: View) -> None:
+def check_view(view: View) -> None:
     """Refuses what no step could be made of; reads no values."""
     x, target, weight = view.x, view.target, view.weight
     if not x.is_floating_point():

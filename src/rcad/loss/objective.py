@@ -16,7 +16,7 @@ from rcad.errors import InputError, one_of
 from rcad.loss.augmentations import Source
 from rcad.loss.checks import check_gradient, check_input, check_output
 from rcad.loss.likelihoods import Categorical, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output, View, frozen_batch_stats, make_view, reenters
+from rcad.loss.model_calls import Inputs, Model, Output, View, bind, check_view, frozen_batch_stats, reenters
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term, active, check_terms, plan_passes
 
@@ -85,8 +85,9 @@ class Loss:
             inputs, labels = x, target
             if look.view == "raw":
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
-            keys, always = (self.input_key, self.mask_key), self.checks == "always"
-            view = make_view(model, inputs, labels, weight, *keys, self.output, check_always=always)
+            forward, perturbable, mask = bind(model, inputs, self.input_key, self.mask_key, self.output)
+            view = View(forward, perturbable, labels, mask, weight, check_always=self.checks == "always")
+            check_view(view)
             check_input(view, look.terms, self.units)
             views.append(view)
         return views

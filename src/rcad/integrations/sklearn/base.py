@@ -39,7 +39,15 @@ UNMEASURED = 0.3
 
 
 class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
-    """A perceptron on a table; the subclasses know what its output means."""
+    """A perceptron on a table. What its output means the subclasses know:
+
+    _target(y): the checked target, (N,), or (N, T) for several.
+    _learn_target(y, weight, classes, dropped): takes from the training targets, or from the classes where they are
+        given, what `_encoded` needs; `dropped` says whether rows of weight zero were left out.
+    _encoded(y, dtype): labels from 0, or standardised targets, as a tensor.
+    _scores(output, y): how wrong each prediction is, (N,) or (N, T).
+    _outputs: units of the last layer.
+    """
 
     n_iter_: int
     loss_curve_: list[float]
@@ -65,22 +73,6 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.network_.model.module(0)
 
-    def _target(self, y: Any) -> Array:
-        """The checked target, (N,), or (N, T) for several."""
-        raise NotImplementedError
-
-    def _learn_target(self, y: Array, weight: Array | None, classes: Array | None, *, dropped: bool) -> None:
-        """Takes from the training targets, or from the classes where they are given, what `_encoded` needs.
-
-        Args:
-            dropped: whether rows of weight zero were left out.
-        """
-        raise NotImplementedError
-
-    def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
-        """Labels from 0, or standardised targets."""
-        raise NotImplementedError
-
     def _class_weight(self, y: Array, classes: Array | None) -> Array | None:
         """A weight per example from its class; of `classes`, where they are given, a batch need not hold all."""
         return None
@@ -89,11 +81,6 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     def _classes(self) -> int:
         """The number of classes; 0 for regression targets and for several yes/no labels."""
         return 0
-
-    @property
-    def _outputs(self) -> int:
-        """Units of the last layer."""
-        raise NotImplementedError
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, *, streaming: bool = False, classes: Array | None = None
@@ -144,7 +131,7 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         else:
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
-        course = train(
+        losses, scores = train(
             OneNetwork(
                 self.network_,
                 self.method_,
@@ -160,10 +147,10 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             held_out=None if held is None else examples.take(torch.as_tensor(held, device=examples.x.device)),
             verbose=bool(self.verbose),
         )
-        self.loss_curve_ = self.loss_curve_ + course.losses
-        self.n_iter_ += len(course.losses)
+        self.loss_curve_ = self.loss_curve_ + losses
+        self.n_iter_ += len(losses)
         if hold_out:
-            self.validation_scores_ = course.scores
+            self.validation_scores_ = scores
         return self
 
     def _begin(self, examples: Examples) -> None:
@@ -239,10 +226,6 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         check_consistent_length(output, y)
         self.conformal_scores_ = self._scores(output, self._encoded(self._target(y), torch.float64)).numpy()
         return self
-
-    def _scores(self, output: Tensor, y: Tensor) -> Tensor:
-        """How wrong each prediction is, (N,) or (N, T)."""
-        raise NotImplementedError
 
     def _limit(self, coverage: Any) -> Array:
         """The largest score inside a set or an interval of that coverage."""

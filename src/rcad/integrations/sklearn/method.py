@@ -48,12 +48,11 @@ def method_for(
         if alpha is not None or lam is not None:
             raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
         return _checked(_fitting(method, classes, several))
-    written = _rows(method)
-    rows = started(written, labels=bool(classes) or several, table=True)
+    labels, written = bool(classes) or several, _rows(method)
+    rows = started(written, labels=labels, table=True)
     for key, value in (("alpha", alpha), ("lam", lam)):
         if value is not None:
             rows = _filled(rows, key, value, written if isinstance(method, str) else ())
-    labels = bool(classes) or several
     plain = [resolve_auto(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
     return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
 

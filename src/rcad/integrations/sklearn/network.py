@@ -110,29 +110,25 @@ class Network:
 
 
 VERSION = 2
-PLAIN = (
-    *("n_features_in_", "n_iter_", "loss_curve_", "validation_scores_", "seed_"),
-    *("alpha_", "measured_alpha_", "multilabel_"),
-)
-"""Fitted attributes that are JSON as they are."""
 ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_", "conformal_scores_")
-FORMER = ("center_", "scale_")
-"""Of estimators with one target, in files of before there could be several."""
-_FITTED = {
+PLAIN = {
     "n_features_in_": int,
     "n_iter_": int,
     "seed_": int,
     "loss_curve_": [float],
     "validation_scores_": ([float], None),
-    **dict.fromkeys(("alpha_", "measured_alpha_", "center_", "scale_"), (float, None)),
+    **dict.fromkeys(("alpha_", "measured_alpha_"), (float, None)),
     "multilabel_": (bool, None),
 }
+"""Fitted attributes that are JSON as they are, and their kinds."""
+FORMER = dict.fromkeys(("center_", "scale_"), (float, None))
+"""The same of estimators with one target, in files of before there could be several."""
 _META = {
     "parameters": dict,
     "sizes": [int],
     "columns": dict,
     "method": dict,
-    "fitted": _FITTED,
+    "fitted": {**PLAIN, **FORMER},
     "arrays": {str: [object]},
 }
 
@@ -158,7 +154,7 @@ class Savable:
             "fitted": {name: getattr(self, name) for name in PLAIN if hasattr(self, name)},
             "arrays": {name: _array(getattr(self, name)) for name in ARRAYS if hasattr(self, name)},
         }
-        data = save(self.network_.tensors(), metadata={"rcad": json.dumps(meta)})
+        data = save(self.network_.tensors(), metadata={"rcad": json.dumps(meta, default=_json)})
         with replacing(Path(path)) as temporary:
             temporary.write_bytes(data)
 
@@ -211,15 +207,18 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _plain(name: str, value: Any) -> Any:
     """A parameter for JSON."""
-    if isinstance(value, Method):
-        return _rows(value)
-    if name == "class_weight" and isinstance(value, dict):
-        return [[_number(key), _number(weight)] for key, weight in value.items()]
     if name == "random_state" and not isinstance(value, int | np.integer):
         return None
-    if isinstance(value, tuple | list):
-        return [_number(item) for item in value]
-    return str(value) if isinstance(value, torch.device) else _number(value)
+    return list(value.items()) if name == "class_weight" and isinstance(value, dict) else value
+
+
+def _json(value: Any) -> Any:
+    """What JSON does not know: methods, numpy's numbers, devices, other sequences."""
+    if isinstance(value, Method):
+        return _rows(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, torch.device) else list(value)
 
 
 def _value(name: str, plain: Any) -> Any:
@@ -235,10 +234,6 @@ def _rows(method: Method) -> dict[str, Any]:
     if not method.recipe:
         raise InputError("expected a method of rcad.methods to save, but got one built from terms; pickle it instead")
     return method.to_dict()
-
-
-def _number(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _array(values: Any) -> tuple[Any, str]:

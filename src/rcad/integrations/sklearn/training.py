@@ -168,13 +168,6 @@ class OneNetwork(Group):
         self.train = Stack(torch.cat([x, new[0]])[None], torch.cat([y, new[1]])[None])
 
 
-class Course(NamedTuple):
-    """The mean training loss and the held-out mean log-likelihood of each epoch."""
-
-    losses: list[float]
-    scores: list[float]
-
-
 def train(
     group: OneNetwork,
     *,
@@ -184,8 +177,10 @@ def train(
     patience: int,
     held_out: Examples | None,
     verbose: bool = False,
-) -> Course:
+) -> tuple[list[float], list[float]]:
     """Trains the network in place; with held-out examples it ends with the weights of the best epoch.
+
+    Returns the mean training loss and the held-out mean log-likelihood of each epoch.
 
     Args:
         start: the epochs that were trained before, whose streams of random numbers are continued.
@@ -193,19 +188,19 @@ def train(
         held_out: on which the epochs are judged; None judges none.
         verbose: print a line per epoch.
     """
-    course, flat = Course([], []), group.model.flat
+    losses, scores, flat = [], [], group.model.flat
     best, best_epoch, best_weights = -math.inf, 0, flat.clone()
     for epoch in range(start + 1, start + epochs + 1):
         group.train_epoch(epoch - 1, batch_size)
         if not math.isfinite(group.loss):
             raise InputError(f"expected a finite loss, but it was {group.loss} in epoch {epoch}; lower learning_rate")
-        course.losses.append(group.loss)
+        losses.append(group.loss)
         score = None if held_out is None else _score(group, held_out)
         if verbose:
             held = "" if score is None else f", held-out log-likelihood {score:.4f}"
             print(f"epoch {epoch}: loss {group.loss:.4f}{held}")
         if score is not None:
-            course.scores.append(score)
+            scores.append(score)
             if score > best + LEAST_GAIN:
                 best, best_epoch = score, epoch
                 best_weights.copy_(flat)
@@ -214,7 +209,7 @@ def train(
         group.grow(epoch)
     if best_epoch:
         flat.copy_(best_weights)
-    return course
+    return losses, scores
 
 
 @torch.no_grad()
