@@ -98,6 +98,27 @@ def test_a_trial_from_search_to_page_a_few_rows_at_a_time(tmp_path: Path) -> Non
     assert Study.read(outcome.files[0]).to_dict() == made.to_dict()
 
 
+def test_more_candidates_keep_the_weight_decay_that_erm_chose(tmp_path: Path) -> None:
+    rows = "ERM", "RCAD"
+    with pytest.raises(InputError, match="add --rows 'ERM'"):
+        make(t4(tmp_path, rows=("RCAD",), candidates=4))
+    outcome = make(t4(tmp_path, rows=rows, candidates=4))
+    assert outcome.files[0].name == "T4-tuned-4.json"
+    made = Study.read(outcome.files[0])
+    erm, rcad = (choice["trials"] for choice in made.details["search"]["choices"])
+    assert len(erm) == len(rcad) == 4
+    decay = min(erm[:2], key=lambda trial: trial["metrics"]["nll"])["values"].get(tuned.DECAY, 0.01)
+    assert [trial["values"][tuned.DECAY] for trial in rcad[2:]] == [decay] * 2
+    assert all(trial["values"].keys() == rcad[1]["values"].keys() for trial in rcad[2:])
+    near = [trial["values"][tuned.DECAY] / decay for trial in erm[2:]]
+    assert all(0.5 <= ratio <= 2 for ratio in near)
+    assert 1.0 not in near
+    assert f"2 more candidates at the weight decay that ERM chose among these (n=500: {decay:.4g})" in str(
+        made.to_dict()
+    )
+    assert "--candidates 4" in outcome.files[1].read_text()
+
+
 def test_every_row_has_its_trials() -> None:
     planned = plan_of(t4())
     assert {run.row for run in planned.runs} == {*planned.suite.rows} == {*SUITES["T4"].rows, *tuned.BESIDE}

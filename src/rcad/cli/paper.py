@@ -117,6 +117,11 @@ def run_target(
     workers: int | None = option("--workers N", "Worker processes on the CPU, or runs at once on a GPU.", min=1),
     join: int = options.JOIN,
     model: Text = option("--model small_cnn", "Another network, for --protocol tuned."),
+    candidates: int | None = option(
+        "--candidates N",
+        "For --protocol tuned: candidates of each method. Default: 8; more have the weight decay that ERM chose.",
+        min=9,
+    ),
     weights: Path | None = option("--weights FILE", "Pretrained weights for T5. Default: timm downloads them."),
     minutes: float | None = options.MINUTES,
     again: bool = option("--again", "Compute a study again (T7, T8, F5, F7).", False),
@@ -135,6 +140,7 @@ def run_target(
     rcad paper run F7
     rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10
     rcad paper run T4 --protocol tuned --precision bf16 --only n=500
+    rcad paper run T4 --protocol tuned --precision bf16 --only n=2,000 --candidates 16
     rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA
     rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial
     rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method
@@ -156,6 +162,7 @@ def run_target(
                 **_used(suite, "rows"),
                 "--minutes": minutes,
                 "--model": model,
+                "--candidates": candidates,
                 "--join": None if join == 1 else join,
                 **_used(suite, "protocol", "precision"),
             },
@@ -169,8 +176,11 @@ def run_target(
     if model is not None:
         one_of("--model", model, MODELS)
         one_of("--protocol with --model", suite.protocol, ("tuned",))
+    if candidates is not None:
+        one_of("--protocol with --candidates", suite.protocol, ("tuned",))
     how = {**machines.places, "workers": workers, "joined": join, "minutes": minutes, "track": trackers}
-    order = suite.order(target, **how, model=model, weights=None if weights is None else str(expanded(weights)))
+    start = None if weights is None else str(expanded(weights))
+    order = suite.order(target, **how, model=model, candidates=candidates, weights=start)
     if dry_run:
         _show_plan(order)
     else:
@@ -327,11 +337,12 @@ def _show_plan(order: Order) -> None:
 
     _show_cells(order, False)
     say(f"seeds {', '.join(map(str, order.seeds))}")
-    stages = ahead(order)
+    stages, searches = ahead(order), 0
+    if order.views == "tuned":
+        searches = 1 if order.candidates is None else 2
     for number, (planned, done) in enumerate(stages):
         total = len(planned.configs())
-        stage = "the search" if order.views == "tuned" and number == 0 else "the table"
-        say(f"{stage}: {total} runs, {done} done, {total - done} left")
-    if order.views == "tuned" and len(stages) == 1:
+        say(f"{'the search' if number < searches else 'the table'}: {total} runs, {done} done, {total - done} left")
+    if len(stages) <= searches:
         left = len({(run.row, run.column) for run in stages[0][0].runs}) * len(order.seeds)
         say(f"the table: {left} runs, of what the search will choose")

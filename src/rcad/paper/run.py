@@ -329,7 +329,9 @@ def stages(order: Order, store: Store) -> Iterator[tuple[Plan, JSON]]:
     """What is run, in order, and what it adds to the record: a tuned table is planned when its search is done."""
     yield plan_of(order), {}
     if order.views == "tuned":
-        search = Search.of(order)
+        search = Search.of(order).refined(store)
+        if search.decays:
+            yield search.tuning(), {}
         choices = search.choose(store)
         yield search.table(choices), {"search": {"design": search.design(), "choices": choices}}
 

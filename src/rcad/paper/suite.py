@@ -157,6 +157,7 @@ class Order:
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
         minutes: the time limit for the runs.
         model: another network than the paper's, of the tuned protocol.
+        candidates: of each method, of the tuned protocol; None for the scale's number.
         weights: a file that T5's runs start from, instead of those that timm fetches.
         track: experiment trackers that are told of the runs and of the table.
     """
@@ -179,6 +180,7 @@ class Order:
     joined: int = 1
     minutes: float | None = None
     model: str | None = None
+    candidates: int | None = None
     weights: str | None = None
     track: tuple[str, ...] = ()
 
@@ -190,7 +192,8 @@ class Order:
     def record(self) -> Path:
         """The suite's record; each protocol has one."""
         views = self.views.replace(" ", "-") if self.views != "one view" else None
-        return self.folder / f"{'-'.join(filter(None, [TARGETS[self.name].stem, views, self.model]))}.json"
+        words = TARGETS[self.name].stem, views, self.model, self.candidates
+        return self.folder / f"{'-'.join(str(word) for word in words if word is not None)}.json"
 
     @property
     def store(self) -> Path:
@@ -213,6 +216,7 @@ class Order:
         options = {
             "protocol": self.views.replace(" ", "-") if self.views != "one view" else None,
             "model": self.model,
+            "candidates": self.candidates,
             "weights": self.weights,
             "precision": self.precision if self.precision != "fp32" else None,
         }

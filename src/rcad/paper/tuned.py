@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from rcad.errors import need, one_of
+from rcad.errors import InputError, need, one_of
 from rcad.paper.benchmarks import DECAY, UNNORMALISED_LR, Scale, Values
 from rcad.paper.claims import ENTROPY, RANDOM, Side
 from rcad.paper.suite import Order, Plan, PlannedRun, Suite, plan
@@ -57,11 +57,22 @@ def space(label: str) -> list[Parameter]:
 
 
 def candidates(label: str, count: int) -> list[Values]:
-    """The paper's setting ({}), then points of the sequence."""
-    parameters = space(label)
-    sequence = need("scipy.stats.qmc", "scipy").Halton(len(parameters), scramble=False)
-    points = sequence.random(count)[1:].tolist()  # the first is the origin
-    return [{}, *({p.key: float(p.at(x)) for p, x in zip(parameters, point, strict=True)} for point in points)]
+    """The paper's setting ({}), then points of the sequence after its first, the origin."""
+    return [{}, *_points(space(label), 1, count - 1)]
+
+
+def refinements(label: str, count: int, decay: float) -> list[Values]:
+    """Points of a row's own parameters at that weight decay; for a row without any, weight decays near it."""
+    own = space(label)[1:] or parse_space(f"{DECAY}=log({decay / 2:.4g}, {decay * 2:.4g})")
+    return [
+        {DECAY: decay, **values} for values in _points(own, 2, count)
+    ]  # the point before is that weight decay itself
+
+
+def _points(parameters: Sequence[Parameter], skipped: int, count: int) -> list[Values]:
+    sequence = need("scipy.stats.qmc", "scipy").Halton(len(parameters), scramble=False).fast_forward(skipped)
+    points = sequence.random(count).tolist()
+    return [{p.key: float(p.at(x)) for p, x in zip(parameters, point, strict=True)} for point in points]
 
 
 def tuned_suite(suite: Suite, model: str | None) -> Suite:
@@ -72,9 +83,15 @@ def tuned_suite(suite: Suite, model: str | None) -> Suite:
 
 @dataclass(frozen=True)
 class Search:
-    """The candidates of every row of every column, and their runs; `plan` is that of the table, without runs."""
+    """The candidates of every row of every column, and their runs.
+
+    Args:
+        plan: that of the table, without runs.
+        decays: by column, the weight decay of every candidate beyond the scale's number.
+    """
 
     plan: Plan
+    decays: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, order: Order) -> Search:
@@ -95,12 +112,25 @@ class Search:
         points, seeds = candidates(row, CANDIDATES[self.plan.order.scale]), self.seeds
         if self._is_whole(column):
             points, seeds = [{}, *({DECAY: decay} for decay in WHOLE_DECAYS)], self.seeds[:1]
+        elif column in self.decays:
+            points += refinements(row, self._more, self.decays[column])
         return [(values, self._runs(row, column, values, seeds, validation=HELD_OUT)) for values in points]
 
     def tuning(self) -> Plan:
         """The plan of the search."""
         runs = (run for cell in self.cells() for _, trial in self.trials(*cell) for run in trial)
         return replace(self.plan, runs=tuple(runs))
+
+    def refined(self, store: Store) -> Search:
+        """The search with the candidates that `--candidates` adds, at the weight decay that the first row chose."""
+        first, decays = self.plan.suite.rows[0], {}
+        for choice in self.choose(store) if self._more > 0 else ():
+            if choice["row"] == first and choice["chosen"] is not None:
+                _, runs = self.trials(first, choice["column"])[choice["chosen"]]
+                decays[choice["column"]] = runs[0].config.optim.weight_decay
+        if self._more > 0 and decays.keys() != {*self.plan.columns}:
+            raise InputError(f"expected the search of {first} to be done first, but it is not; add --rows {first!r}")
+        return replace(self, decays=decays)
 
     def choose(self, store: Store) -> list[dict[str, Any]]:
         """Every trial of each cell and the chosen one: the least held-out NLL at the last epoch, mean over seeds.
@@ -136,13 +166,26 @@ class Search:
         sets = "; ".join(name for name in self.plan.columns if self._is_whole(name))
         whole = f" Whole data sets ({sets}): the paper's setting and weight decay {decays}, one seed." if sets else ""
         ranges = "; ".join(f"{name}: {text}" for name, text in OWN.items())
+        chose = "; ".join(f"{column}: {decay:.4g}" for column, decay in self.decays.items())
+        first = self.plan.suite.rows[0]
+        more = (
+            f" Then every method had {self._more} more candidates at the weight decay that {first} chose among these "
+            f"({chose}): points of its own parameters, or, without any, weight decays from half to twice it."
+        )
         return (
             f"Every method chose among {count} candidates: the paper's setting, and {count - 1} points of a Halton "
             f"sequence over weight decay ({DECAYS.partition('=')[2]}, the same values for all methods) and the "
             f"method's own parameters ({ranges}). {HELD_OUT:.0%} of the images were held out and chose, by NLL at the "
             "last epoch, "
             f"mean over {len(seeds)} seeds ({', '.join(map(str, seeds))}) that the table does not use.{whole}{network}"
+            f"{more if chose else ''}"
         )
+
+    @property
+    def _more(self) -> int:
+        """How many candidates each row has beyond the scale's number."""
+        order = self.plan.order
+        return 0 if order.candidates is None else order.candidates - CANDIDATES[order.scale]
 
     def _is_whole(self, column: str) -> bool:
         return self.plan.suite.column(column).benchmark.count is None
