@@ -31,7 +31,6 @@ from rcad.train.progress import Progress, watched
 log = logging.getLogger("rcad")
 
 KIND = "rcad evaluation"
-FILES = ("evaluation.html", "evaluation.md", "evaluation.json")
 SEVERAL = 2
 """Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
 ROUNDING = 1e-12
@@ -40,6 +39,8 @@ ROUNDING = 1e-12
 
 class EvaluationReport(StudyResult):
     """The result of `rcad.evaluate_run`: groups of runs, their numbers over seeds, their differences to ERM."""
+
+    NAMES = ("evaluation.html", "evaluation.md", "evaluation.json")
 
     @property
     def document(self) -> Document:
@@ -63,10 +64,6 @@ class EvaluationReport(StudyResult):
     def __str__(self) -> str:
         sections = document(self.record, brief=True).sections
         return "\n".join(line for section in sections for line in ("", *section_lines(section)))
-
-    def save(self, folder: Path | str) -> EvaluationReport:
-        """Write evaluation.json, evaluation.md and evaluation.html; the page comes last: where it is, all are whole."""
-        return self.written(*(Path(folder) / name for name in FILES))
 
 
 def evaluate_run(
@@ -169,7 +166,7 @@ def check_out(out: Path | str) -> Path:
     """The folder, where files can be written: packages, the folder, nobody else's page. Before anything is measured."""
     check_packages()
     folder = report_folder(out)
-    earlier([folder / name for name in FILES], "report", kind=KIND)
+    earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
     check_folder(folder)
     return folder
 
