@@ -266,20 +266,19 @@ class _Work:
         if self.held_out.few and self.budget > 1:
             advice = "use a larger validation split (--set data.validation=0.3) or more --seeds"
             log.warning("the best is %s; %s", self.held_out, advice)
-        result = self._ask_and_tell(progress) if self.search == "optuna" else self._train(self._points(), progress)
+        result = self._search(progress)
         rows = [{"trial": trial["number"], **(trial["metrics"] or {})} for trial in self.trials]
         status = "done" if result.outcome is not None and result.outcome.complete else "interrupted"
         numbers = {"trials": len(rows), **((result.best or {}).get("metrics") or {})}
         tell_trackers(result, self.place, KIND, self.settings, numbers, rows, status)
         return result
 
-    def _points(self) -> list[Values]:
-        by_grid = self.search == "grid"
-        points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
-        self.planned = len(points)
-        return points
-
-    def _ask_and_tell(self, progress: Progress) -> Tuning:
+    def _search(self, progress: Progress) -> Tuning:
+        if self.search != "optuna":
+            by_grid = self.search == "grid"
+            points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
+            self.planned = len(points)
+            return self._train(points, progress)
         size = self._side_by_side()
         study = OptunaSearch(self.space, self.start, side_by_side=size > 1)
         for number in range(0, self.budget, size):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from rcad.errors import InputError, need
 from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
@@ -21,7 +20,7 @@ from rcad.evaluate.saved_run.suites import (
     published_set,
 )
 from rcad.runs.config import DataConfig, RunConfig
-from rcad.runs.files import check_folder
+from rcad.runs.files import check_folder, make_folder, write_sealed
 from rcad.runs.pack import is_pack
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, commit, utc_now, versions
@@ -77,7 +76,10 @@ def evaluate(
     with suitable_threads(saved.problem.test[0]):
         for suite in suites:
             path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
-            full = resolved(saved, suite, settings, twin)
+            # All that the numbers depend on: a record with other settings is not taken for this one.
+            full = {**settings.of(suite), "limit": saved.limit(suite, settings)}
+            if suite == "attacks" and settings.masking:
+                full["twin"] = twin
             before = None if again else read_stored(path, record.id, full)
             if before is not None:
                 outcome.evaluations[suite] = before
@@ -100,7 +102,8 @@ def evaluate(
                 commit=commit(),
                 finished=utc_now(),
             )
-            outcome.evaluations[suite].write(path)
+            make_folder(path.parent)
+            write_sealed(path, outcome.evaluations[suite].to_dict())
     return outcome
 
 
@@ -198,14 +201,6 @@ def erm_twin(store: Store, record: RunRecord) -> str | None:
     except InputError:
         return None
     return run if twin.data_sha256 == record.data_sha256 else None
-
-
-def resolved(saved: SavedRun, suite: str, settings: Settings, twin: str | None) -> dict[str, Any]:
-    """All that a suite's numbers depend on: a record with other settings is not taken for this one."""
-    full = {**settings.of(suite), "limit": saved.limit(suite, settings)}
-    if suite == "attacks" and settings.masking:
-        full["twin"] = twin
-    return full
 
 
 def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, report: Report) -> SuiteResult:

@@ -17,9 +17,7 @@ from rcad.runs.files import (
     denied,
     dumps,
     finite_or_none,
-    make_folder,
     set_aside,
-    write_sealed,
 )
 
 log = logging.getLogger("rcad")
@@ -164,10 +162,6 @@ class Evaluation(Value):
 
     def to_dict(self) -> dict[str, Any]:
         return EVALUATION.stamp({**asdict(self), "notes": list(self.notes)})
-
-    def write(self, path: Path) -> None:
-        make_folder(path.parent)
-        write_sealed(path, self.to_dict())
 
 
 FORM: dict[str, Any] = {

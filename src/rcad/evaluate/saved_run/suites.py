@@ -241,7 +241,9 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
     if saved.problem.classes:
         generator = seeded(saved.problem.device, settings.seed)
         numbers["suggested_alpha"] = suggest_alpha(*saved.problem.train, generator=generator)
-        sets["perturbed"] = _perturbed(saved, x, y, numbers["suggested_alpha"])
+        # RCAD's own examples of doubt: one step of that length up the loss of the model itself.
+        step, parts = GradientStep(numbers["suggested_alpha"]), batches(x, y, BATCH, saved.problem.device)
+        sets["perturbed"] = torch.cat([step(saved.model, part, labels, Categorical()) for part, labels in parts])
     for place, (name, inputs) in enumerate(sets.items()):
         progress("OOD data", place, len(sets))
         output = saved.outputs(inputs)
@@ -284,12 +286,6 @@ def roc(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
     shares = [(part[:, None] >= thresholds).double().mean(0) for part in (inside, outside)]
     known, foreign = torch.stack(shares).tolist()
     return {"known": [0.0, *known], "foreign": [0.0, *foreign]}
-
-
-def _perturbed(saved: SavedRun, x: Tensor, y: Tensor, alpha: float) -> Tensor:
-    """RCAD's own examples of doubt: one step of length alpha up the loss of the model itself."""
-    parts = batches(x, y, BATCH, saved.problem.device)
-    return torch.cat([GradientStep(alpha)(saved.model, part, labels, Categorical()) for part, labels in parts])
 
 
 def _histogram(saved: SavedRun, inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
