@@ -13,7 +13,15 @@ from scipy import ndimage
 
 from one_line import one_line
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
-from rcad.evaluate.corruptions.generated import brightness, jpeg_compression, pixelate, scale_of
+from rcad.evaluate.corruptions.generated import (
+    _CHROMA_TABLE,
+    _LUMA_TABLE,
+    _steps,
+    brightness,
+    jpeg_compression,
+    pixelate,
+    scale_of,
+)
 from rcad.evaluate.corruptions.materials import Draws, convolve, disk, gaussian_blur, mirrored
 
 FIXED = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
@@ -209,11 +217,12 @@ def test_brightness_adds_to_the_value_of_hsv():
             assert out[0, :, row, column].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def saved(levels: np.ndarray, quality: int) -> np.ndarray:
-    """What Pillow reads back."""
+def saved(levels: np.ndarray, quality: int) -> tuple[np.ndarray, dict]:
+    """What Pillow reads back, and the tables it used."""
     file = io.BytesIO()
     image.fromarray(levels.squeeze(-1) if levels.shape[-1] == 1 else levels).save(file, "JPEG", quality=quality)
-    return np.asarray(image.open(file)).reshape(levels.shape)
+    opened = image.open(file)
+    return np.asarray(opened).reshape(levels.shape), opened.quantization
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -223,11 +232,19 @@ def test_pillow_agrees_to_a_fraction_of_a_level(side, quality, channels, photos)
     levels = (photos(side, 8)[:, :channels] * 255).round()
     ours = (jpeg_compression(levels / 255, quality, draws(1)) * 255).round().clamp(0, 255)
     pictures = levels.permute(0, 2, 3, 1).numpy().astype(np.uint8)
-    theirs = np.stack([saved(picture, quality) for picture in pictures]).astype(float)
+    theirs = np.stack([saved(picture, quality)[0] for picture in pictures]).astype(float)
     difference = np.abs(ours.permute(0, 2, 3, 1).numpy() - theirs).mean()
     change = np.abs(theirs - pictures).mean()
     assert side == 8 or difference < 1.0  # a single block may fall on the other side of a coarse step
     assert difference < 0.13 * change
+
+
+@pytest.mark.parametrize("quality", [1, 7, 25, 42, 50, 80, 100])
+def test_the_tables_are_libjpegs(quality):
+    _, tables = saved(np.zeros((16, 16, 3), np.uint8), quality)
+    # Pillow gives them row by row.
+    assert _steps(quality, _LUMA_TABLE).tolist() == list(tables[0])
+    assert _steps(quality, _CHROMA_TABLE).tolist() == list(tables[1])
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 6.4])
