@@ -322,7 +322,6 @@ def seeds_needed(
     test_ratio: float = 0.0,
     sides: Sides = "one",
     level: float = LEVEL,
-    power: float = POWER,
 ) -> int | None:
     """The seeds (of each group) with which a true effect of this size would be seen; None if no number will do.
 
@@ -331,14 +330,14 @@ def seeds_needed(
         paired: the paired test; else Welch's with equal deviations and equally many seeds.
         test_ratio: of splits that overlap. More splits of the same data never bring the error below a floor, so
             small effects stay out of reach.
-        sides, level, power: of the test.
+        sides, level: of the test; its power is to be 80%.
     """
     size = abs(effect)
 
     def enough(n: int) -> bool:
         if paired:
-            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= power
-        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= power
+            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= POWER
+        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= POWER
 
     # By doubling first: far beyond what is needed the noncentral t is not computed well.
     high = FEWEST
