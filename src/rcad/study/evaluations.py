@@ -128,14 +128,11 @@ def evaluate_run(
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
     folder = None if out is None else check_out(out)
 
-    def report(name: str, suite: str, step: str, done: int, total: int) -> None:
-        reporter.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {step}", done, total)
-
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
     on_error = None if len(chosen) == 1 and not left_out else leave_out
     with watched(progress) as reporter:
-        outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
+        outcomes = evaluate_all(loader, chosen, chosen_suites, settings, reporter, again=again, on_error=on_error)
     if not outcomes:
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
     with fitting("the evaluations that these runs keep", "measure them anew with --again"):

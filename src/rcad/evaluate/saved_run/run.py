@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from rcad.errors import InputError, need
-from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
+from rcad.evaluate.saved_run.loading import OnStep, RunLoader, SavedRun, finished, foreign_inputs, load_weights
 from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, read_stored
 from rcad.evaluate.saved_run.suites import (
     NotApplicable,
@@ -26,16 +26,11 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.machine import device_words, suitable_threads
+from rcad.train.progress import SILENT, Progress
 
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
-Report = Callable[[str, str, str, int, int], None]
-"""Called with (run, suite, activity in words, done, total)."""
 OnError = Callable[[str, InputError], None]
 """Called with a run that cannot be evaluated, and why."""
-
-
-def quiet(run: str, suite: str, activity: str, done: int, total: int) -> None:
-    """Says nothing."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +52,16 @@ def evaluate(
     run: str,
     suites: Sequence[str],
     settings: Settings,
-    report: Report = quiet,
+    progress: Progress = SILENT,
     *,
+    title: str = "",
     again: bool = False,
 ) -> Outcome:
     """One run, suite by suite; each record is written as soon as it is whole.
 
     Args:
         run: id, or the start of it.
+        title: what the progress calls it.
         again: measure also what a record holds already.
     """
     record = loader.store.get(run)
@@ -87,7 +84,7 @@ def evaluate(
             check_folder(path.parent)
             start = time.perf_counter()
             try:
-                result = _measure(saved, suite, settings, twin, report)
+                result = _measure(saved, suite, settings, twin, partial(_told, progress, f"{title}{suite}"))
             except NotApplicable as reason:
                 outcome.refused[suite] = str(reason)
                 continue
@@ -127,7 +124,7 @@ def evaluate_all(
     runs: Sequence[str],
     suites: Sequence[str],
     settings: Settings,
-    report: Report = quiet,
+    progress: Progress = SILENT,
     *,
     again: bool = False,
     on_error: OnError | None = None,
@@ -157,11 +154,12 @@ def evaluate_all(
     if unfit and on_error is None:
         raise next(iter(unfit.values()))
     outcomes = []
-    for run in runs:
+    for number, run in enumerate(runs, 1):
         try:
             if run in unfit:
                 raise unfit[run]
-            outcomes.append(evaluate(loader, run, suites, settings, report, again=again))
+            title = f"run {number} of {len(runs)}, "
+            outcomes.append(evaluate(loader, run, suites, settings, progress, title=title, again=again))
         except InputError as error:
             if on_error is None:
                 raise
@@ -203,8 +201,11 @@ def erm_twin(store: Store, record: RunRecord) -> str | None:
     return run if twin.data_sha256 == record.data_sha256 else None
 
 
-def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, report: Report) -> SuiteResult:
-    progress = partial(report, saved.record.id, suite)
+def _told(progress: Progress, suite: str, step: str, done: int, total: int) -> None:
+    progress.detail(f"{suite}: {step}", done, total)
+
+
+def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, progress: OnStep) -> SuiteResult:
     if suite == "attacks":
         return attacks(saved, settings, progress, None if twin is None else saved.loader.load(twin))
     measure = {"calibration": calibration, "corruptions": corruptions, "ood": ood}[suite]
