@@ -95,10 +95,10 @@ def evaluate_run(
         run: ids or their beginnings, or "all".
         suites: some of "calibration", "attacks", "corruptions", "ood", or "all".
         limit: test examples a suite takes, 0 for all; None by suite and device.
-        attack_eps: radii of attacks, l-infinity, in the units of the input.
+        attack_eps: radii of attacks, l-infinity, in the units of the input ([0, 1] pixels; deviations of columns).
         attacks: which attacks, at each radius: "fgsm", "pgd", "apgd_ce", "apgd_dlr".
         masking: look for signs of gradient masking.
-        standard: also the standard suite of four attacks (slow; needs pyautoattack).
+        standard: also the standard suite of four attacks, at the middle radius (slow; needs pyautoattack).
         corrupted: folder of a published corrupted test set; None generates.
         ood_data: out-of-distribution data: names, paths, or "noise".
         again: compute again what is there already.
