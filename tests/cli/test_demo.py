@@ -13,7 +13,7 @@ from browser import BROWSER, seen
 from cli.conftest import Forked, Refused, saved, until
 from contracts.house import rcad, workplace
 from made import files
-from rcad.demo import acts
+from rcad import demo as acts
 from report.test_html import Tree
 
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):

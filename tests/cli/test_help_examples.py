@@ -14,9 +14,9 @@ import pytest
 from cli.conftest import Cli
 from contracts.house import commands
 from made import files, images, table
+from rcad import demo
 from rcad.cli import doctor
 from rcad.data.dataset import parse_spec
-from rcad.demo import acts as demo
 from rcad.loss.method_rows import parse_method
 from rcad.paper.tables import SUITES
 from rcad.runs.configure import configure

@@ -85,7 +85,7 @@ def test_every_room_has_its_place() -> None:
     files = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "methods"}
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
     assert files | folders == set(LEVEL)
-    assert files == {"errors", "hub"}
+    assert files == {"demo", "errors", "hub"}
 
 
 def test_imports_point_one_way() -> None:

@@ -20,7 +20,6 @@ from rcad.evaluate.classification import (
     HOTTEST,
     areas,
     before_and_after,
-    brier_parts,
     classification,
     fit_temperature,
     risk_coverage,
@@ -58,11 +57,7 @@ def test_scikit_learn_gives_the_same(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_each_number_is_that_of_its_own_function(case: str, bins: int) -> None:
     output, y = CASES[case]
-    found, parts = classification(output, y, bins=bins), brier_parts(output, y, bins=bins)
-    curve = risk_coverage(output, y)
-    assert found["brier"] == parts.brier
-    for name in ("reliability", "resolution", "uncertainty", "within_bins"):
-        assert found[f"brier_{name}"] == getattr(parts, name)
+    found, curve = classification(output, y, bins=bins), risk_coverage(output, y)
     for name, kind in (("ece", "width"), ("ece_mass", "mass"), ("ece_classwise", "classwise")):
         assert found[name] == ece(output, y, kind=kind, bins=bins)
     assert (found["aurc"], found["excess_aurc"]) == (curve.aurc, curve.excess_aurc)
@@ -117,9 +112,9 @@ def by_loops(output: Tensor, y: Tensor, bins: int) -> dict[str, float]:
 @pytest.mark.parametrize("case", [name for name in CASES if name != "many classes"])
 def test_loops_give_the_same(case: str, bins: int) -> None:
     output, y = CASES[case]
-    parts = brier_parts(output, y, bins=bins)
+    found = classification(output, y, bins=bins)
     for name, value in by_loops(output, y, bins).items():
-        assert getattr(parts, name) == pytest.approx(value, abs=1e-12), name
+        assert found[f"brier_{name}"] == pytest.approx(value, abs=1e-12), name
 
 
 def area(losses: list[float]) -> float:
@@ -150,16 +145,14 @@ def test_ties_count_as_the_mean_over_all_orders(rows: list[tuple[int, float]]) -
     assert risks(confidence, loss)[-1].item() == pytest.approx(loss.mean().item())
 
 
-@pytest.mark.parametrize(("points", "expected"), [(1, 1), (7, 7), (300, 300), (1000, 300)])
-def test_points_of_the_curve(points: int, expected: int) -> None:
-    output, y = CASES["random"]
-    found, every = risk_coverage(output, y, points=points), risk_coverage(output, y, points=300)
-    assert len(found.risk) == expected
-    assert found.coverage[-1] == 1
-    assert found.aurc == every.aurc == pytest.approx(sum(every.risk) / 300)
-    kept = [math.ceil(j * 300 / expected) for j in range(1, expected + 1)]
-    assert found.risk == tuple(every.risk[k - 1] for k in kept)
-    assert found.coverage == pytest.approx([k / 300 for k in kept])
+def test_points_of_the_curve() -> None:
+    output, y = (part[:250] for part in CASES["random"])
+    found = risk_coverage(output, y)
+    every = risks(output.double().log_softmax(1).amax(1), (output.argmax(1) != y).double())
+    assert found.aurc == pytest.approx(every.mean().item())
+    kept = [math.ceil(2.5 * j) for j in range(1, 101)]
+    assert found.risk == pytest.approx([every[k - 1].item() for k in kept])
+    assert found.coverage == pytest.approx([k / 250 for k in kept])
 
 
 LOOSE = ("perfect", "hopeless", "constant", "one example", "tied rows")  # no best temperature, or none inside the range

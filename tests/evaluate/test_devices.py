@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from predictions import cases, random_logits
-from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage
+from rcad.evaluate.classification import classification, fit_temperature, risk_coverage
 from rcad.evaluate.ood import out_of_distribution
 from rcad.evaluate.regression import regression
 from rcad.loss.predictions import ece, reliability
@@ -22,7 +22,6 @@ CALLS: dict[str, tuple[Callable[..., Any], Tensor, Tensor]] = {
     "classification": (classification, LOGITS, LABELS),
     "ece": (lambda output, y: ece(output, y, kind="mass"), LOGITS, LABELS),
     "reliability": (reliability, LOGITS, LABELS),
-    "brier": (brier_parts, LOGITS, LABELS),
     "selective": (risk_coverage, LOGITS, LABELS),
     "regression": (regression, HEAD, VALUES),
     "ood": (out_of_distribution, LOGITS, 2 * LOGITS[:90]),

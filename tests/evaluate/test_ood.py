@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
@@ -47,15 +46,6 @@ def test_scikit_learn_gives_the_same(pair: str) -> None:
         },
         abs=1e-10,
     )
-
-
-def test_another_rate() -> None:
-    known = torch.arange(1.0, 11.0)
-    assert detection(known, torch.tensor([5.5, 6.0, 6.5]), tpr=0.5)["fpr95"] == pytest.approx(2 / 3)
-    # 0.55 * 100 rounds to a little more than 55; the 55 best, down to a score of 46, are still enough.
-    assert detection(torch.arange(1.0, 101.0), torch.tensor([45.5]), tpr=0.55)["fpr95"] == 0
-    with pytest.raises(InputError, match=r"expected tpr to be a number in \[0, 1\)"):
-        detection(known, known, tpr=1.5)
 
 
 @pytest.mark.parametrize("case", cases())
@@ -129,12 +119,12 @@ def test_it_agrees_with_the_curve_of_one_batch() -> None:
 
 def test_quantiles_are_those_of_the_examples() -> None:
     net, (x, y) = smooth_net().eval(), images(41)
-    found = entropy_against_alpha(net, x, y, ALPHAS, levels=(0.0, 0.25, 0.5, 1.0), batch_size=10)
-    assert found.levels == (0.0, 0.25, 0.5, 1.0)
+    found = entropy_against_alpha(net, x, y, ALPHAS, batch_size=10)
+    assert found.levels == (0.1, 0.5, 0.9)
     for alpha, quantiles in zip(ALPHAS, found.quantiles, strict=True):
         with torch.no_grad():
             entropy = Categorical().entropy(net(GradientStep(alpha)(net, x, y))).sort().values.tolist()
-        assert quantiles == pytest.approx((entropy[0], entropy[10], entropy[20], entropy[40]), rel=1e-4)
+        assert quantiles == pytest.approx((entropy[4], entropy[20], entropy[36]), rel=1e-4)
 
 
 def test_random_directions_have_the_length_asked_for_and_a_seed() -> None:
@@ -162,15 +152,10 @@ def test_random_directions_have_the_length_asked_for_and_a_seed() -> None:
     assert first.entropy != along(5).entropy
 
 
-def test_bounds_and_bytes() -> None:
+def test_bytes_are_read_as_unit_floats() -> None:
     net, (x, y) = smooth_net().eval(), images(20)
     stored = (255 * x).round().byte()
-    found = entropy_against_alpha(net, stored, y, ALPHAS, bounds=(0.0, 1.0))
-    pixels = stored.float() / 255
-    with torch.no_grad():
-        moved = GradientStep(4.0, bounds=(0.0, 1.0))(net, pixels, y)
-        assert found.entropy[2] == pytest.approx(Categorical().entropy(net(moved)).mean().item(), rel=1e-5)
-    assert found.entropy[2] != entropy_against_alpha(net, stored, y, ALPHAS).entropy[2]
+    assert entropy_against_alpha(net, stored, y, ALPHAS) == entropy_against_alpha(net, stored.float() / 255, y, ALPHAS)
 
 
 def test_examples_without_a_gradient_are_counted() -> None:
@@ -204,15 +189,14 @@ def test_the_model_is_left_as_it_was(fails: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("alphas", "options", "says"),
+    ("alphas", "labels", "says"),
     [
-        ([], {}, "expected at least one alpha"),
-        ([0.5], {"y": torch.arange(5)}, "6 examples and 5 targets"),
-        ([0.5], {"y": torch.full((6,), 11)}, "expected labels from 0 to 4 for a model with 5 outputs, but got 11"),
-        ([0.5], {"levels": (0.5, 5.0)}, "expected levels of quantiles from 0 to 1"),
+        ([], None, "expected at least one alpha"),
+        ([0.5], torch.arange(5), "6 examples and 5 targets"),
+        ([0.5], torch.full((6,), 11), "expected labels from 0 to 4 for a model with 5 outputs, but got 11"),
     ],
 )
-def test_faulty_curves_are_named(alphas: list[float], options: dict[str, Any], says: str) -> None:
+def test_faulty_curves_are_named(alphas: list[float], labels: Tensor | None, says: str) -> None:
     x, y = images(6)
     with pytest.raises(InputError, match=says):
-        entropy_against_alpha(smooth_net(), x, options.pop("y", y), alphas, **options)
+        entropy_against_alpha(smooth_net(), x, y if labels is None else labels, alphas)

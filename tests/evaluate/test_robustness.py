@@ -46,12 +46,6 @@ def test_accuracies_count_survivors_of_the_right() -> None:
     assert calls[-1] == (600, 600)
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
-    weak.seen = strong.seen = 0
-    chain = attacked_accuracy(net, x, y, {"fgsm": weak, "pgd": strong}, cumulative=True)
-    assert weak.seen == right.sum()
-    assert strong.seen == alone.survived["fgsm"].sum()
-    assert torch.equal(chain.worst, alone.worst)
-    assert torch.equal(chain.survived["pgd"], chain.worst)
     assert accuracy_under(net, x, y, FGSM(0.03), batch_size=64) == pytest.approx(100 * after.double().mean().item())
 
 
@@ -92,7 +86,6 @@ def test_the_four_attacks_one_after_the_other() -> None:
     calls: list[tuple[int, int]] = []
     result = standard_suite(net, x, y, 0.03, queries=50, progress=lambda done, of: calls.append((done, of)))
     assert list(result.survived) == ["apgd-ce", "apgd-t", "fab-t", "square"]
-    assert result.cumulative
     assert torch.equal(result.clean, net(x).argmax(1) == y)
     before = result.clean
     for mask in result.survived.values():
@@ -110,7 +103,7 @@ def test_ours_find_what_the_suite_finds() -> None:
     net, (x, y) = fitted(), patterns(200, 1)
     suite = standard_suite(net, x, y, 0.05, queries=100)
     named = {"ce": APGD(0.05), "t": APGD(0.05, loss="dlr", targets=4)}
-    ours = attacked_accuracy(net, x, y, named, cumulative=True)
+    ours = attacked_accuracy(net, x, y, named)
     assert ours.accuracies()["worst"] <= suite.accuracies()["worst"] + 0.5
 
 

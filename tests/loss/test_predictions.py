@@ -17,12 +17,12 @@ from torch.nn.functional import one_hot
 from one_line import one_line, refusals
 from predictions import calibrated, cases
 from rcad import InputError
-from rcad.evaluate.classification import brier_parts, classification, fit_temperature, risk_coverage, top_accuracy
+from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
 from rcad.evaluate.regression import regression
 from rcad.loss.predictions import Check, ece, fetch, label_scores, log_confidence, reliability, value_scores, width_bins
 from rcad.train.task import scores
 
-METRICS = [brier_parts, ece, reliability, classification, top_accuracy, risk_coverage, fit_temperature]
+METRICS = [ece, reliability, classification, top_accuracy, risk_coverage, fit_temperature]
 GOOD, LABELS = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
 BAD = {
     "nan": (torch.full((4, 3), torch.nan), LABELS, "expected finite logits, but got NaN or inf"),

@@ -28,7 +28,6 @@ from rcad.study.statistics import (
     power_welch,
     seeds_needed,
     superiority,
-    superiority_paired,
     welch,
     wilcoxon,
 )
@@ -139,7 +138,7 @@ def test_effect_sizes() -> None:
 def test_superiority() -> None:
     a, b = [1.0, 2.0, 3.0, 3.0], [1.0, 0.0, 3.0, 5.0, 2.0]
     assert superiority(a, b) == CLOSE(stats.mannwhitneyu(a, b).statistic / 20, **ABOUT)
-    assert superiority_paired(a, b[:4]) == CLOSE((0.5 + 1 + 0.5 + 0) / 4, **ABOUT)
+    assert superiority(a, b[:4], paired=True) == CLOSE((0.5 + 1 + 0.5 + 0) / 4, **ABOUT)
 
 
 @pytest.mark.parametrize("effect", [0.15, 0.4, -0.4, 1.0, 3.0, 60.0])

@@ -39,10 +39,9 @@ def demo(
     folder = expanded(out)
     with show_progress(quiet=quiet or as_json) as progress:
         progress.overall(0, 100, "loading torch, scipy and matplotlib")
-        from rcad.demo.acts import TRIAL, run_demo
+        from rcad.demo import HEADER, NEXT, TRIAL, run_demo, table
 
         result = run_demo(folder, progress, fast=fast)
-    from rcad.demo.page import HEADER, NEXT, table
     from rcad.report.document import Part
     from rcad.report.terminal import paragraph
 

@@ -32,21 +32,12 @@ from rcad.evaluate.attack_search import (
     watched,
     without_label,
 )
-from rcad.evaluate.robustness import Attacked, accuracy_under, attacked_accuracy
+from rcad.evaluate.robustness import Attacked as Attacked
+from rcad.evaluate.robustness import accuracy_under as accuracy_under
+from rcad.evaluate.robustness import attacked_accuracy as attacked_accuracy
 from rcad.loss.model_calls import Forward, Model
 from rcad.loss.perturbations import Channels, Move
 
-__all__ = [
-    "APGD",
-    "FGSM",
-    "PGD",
-    "Attack",
-    "Attacked",
-    "RandomSearch",
-    "Worst",
-    "accuracy_under",
-    "attacked_accuracy",
-]
 Norm = Literal["l2", "linf"]
 
 

@@ -87,27 +87,8 @@ def top_accuracy(output: Tensor, y: Tensor, k: int = 5) -> float:
     return fetch_numbers({"top": 100 * seen.within_top(k).mean()}, seen.checks)["top"]
 
 
-@dataclass(frozen=True)
-class BrierParts:
-    """brier = reliability - resolution + uncertainty + within_bins."""
-
-    brier: float
-    reliability: float
-    resolution: float
-    uncertainty: float
-    within_bins: float
-
-
-def brier_parts(output: Tensor, y: Tensor, *, bins: int = BINS) -> BrierParts:
-    """The Brier score of logits (B, K) for labels (B,), and what it is made of."""
-    seen = Labelled.of(output, y)
-    parts = decomposed(seen, class_bins(seen, bins))
-    brier = label_scores(seen.logits, seen.y)["brier"].mean()
-    return BrierParts(**fetch_numbers({"brier": brier, **parts}, seen.checks))
-
-
 def decomposed(seen: Labelled, binned: Binned) -> dict[str, Tensor]:
-    """The four parts, each computed from its own formula."""
+    """The four parts of the Brier score, each computed from its own formula."""
     count, total = binned.size.clamp(min=1), len(seen.y)
     base = binned.outcome.view(seen.p.shape[1], -1).sum(1, keepdim=True) / total
     forecast, outcome = binned.forecast / count, binned.outcome / count
@@ -132,17 +113,14 @@ class RiskCoverage:
     excess_aurc: float
 
 
-def risk_coverage(output: Tensor, y: Tensor, *, points: int = 100) -> RiskCoverage:
+def risk_coverage(output: Tensor, y: Tensor) -> RiskCoverage:
     """For logits (B, K) and labels (B,): the share of errors among the examples of largest probability.
 
-    Args:
-        points: the curve is given at the coverages j / points (rounded up to whole examples); the areas always use
-            every example.
+    The curve is given at every hundredth of coverage, rounded up to whole examples; the areas use every example.
     """
-    whole("points", points, minimum=1)
     seen = Labelled.of(output, y)
     confidence, loss, total = seen.log_confidence, 1 - seen.hit, len(seen.y)
-    points = min(points, total)
+    points = min(100, total)
     count = -(-torch.arange(1, points + 1, device=loss.device) * total // points)
     values = {"coverage": count.double() / total, "risk": risks(confidence, loss)[count - 1], **areas(confidence, loss)}
     curve = fetch(values, seen.checks)

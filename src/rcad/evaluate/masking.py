@@ -7,9 +7,9 @@ a radius without limit leaves nothing, and neither blind search nor another mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -83,46 +83,32 @@ def masking_checks(
         named, generator = {"it": attack}, seeded(device, seed)
         return attacked_accuracy(model, x, y, named, batch_size=batch_size, generator=generator).accuracies()["it"]
 
-    def at_steps() -> Check:
+    def checks() -> Iterator[Check]:
+        yield _gradients(model, x, y.to(device), batch_size)
         counts = sorted({max(1, attack.steps // 4), attack.steps, 4 * attack.steps})
         accuracies = {f"{count} steps": left(replace(attack, steps=count)) for count in counts}
-        return _never_rises("steps", "more steps", accuracies, slack)
-
-    def at_radii() -> Check:
+        yield _never_rises("steps", "more steps", accuracies, slack)
         accuracies = {}
         for eps in (factor * attack.eps for factor in (0.5, 1, 2, 4)):
             size = None if attack.step_size is None else attack.step_size * eps / attack.eps
             accuracies[f"eps {eps:.4g}"] = left(replace(attack, eps=eps, step_size=size))
-        return _never_rises("radius", "a larger radius", accuracies, slack)
-
-    def unbounded() -> Check:
+        yield _never_rises("radius", "a larger radius", accuracies, slack)
         # From x itself: a random start so far away would err without any gradient.
         eps = Ball(as_unit_float(x), attack.space()).whole_space()
         far = replace(attack, eps=eps, steps=max(attack.steps, 50), step_size=None, random_start=False, restarts=1)
         sentence = f"accuracy {left(far):.1f} where every input is within reach ({eps:.3g})"
-        return Check("unbounded", left(far) <= LIMIT, {"accuracy": left(far)}, sentence)
-
-    def blind() -> Check:
+        yield Check("unbounded", left(far) <= LIMIT, {"accuracy": left(far)}, sentence)
         search = RandomSearch(attack.eps, attack.norm, attack.bounds, attack.mean, attack.std, tries)
-        return _no_better("random", f"{tries} random points", left(attack), left(search), slack)
+        yield _no_better("random", f"{tries} random points", left(attack), left(search), slack)
+        if twin is not None:
+            other = left(_Transferred(twin, attack))
+            yield _no_better("transfer", "attacks made on the twin", left(attack), other, slack)
 
-    def transferred(source: Model) -> Check:
-        other = left(_Transferred(source, attack))
-        return _no_better("transfer", "attacks made on the twin", left(attack), other, slack)
-
-    checks: list[Callable[[], Check]] = [
-        partial(_gradients, model, x, y.to(device), batch_size),
-        at_steps,
-        at_radii,
-        unbounded,
-        blind,
-    ]
-    checks += [] if twin is None else [partial(transferred, twin)]
     results: list[Check] = []
-    for check in checks:
-        results.append(check())
+    for check in checks():
+        results.append(check)
         if progress is not None:
-            progress(len(results), len(checks))
+            progress(len(results), 5 if twin is None else 6)
     return results
 
 

@@ -10,7 +10,6 @@ along random ones. The direction of each example is taken once, at x, and only t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -18,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from rcad.errors import InputError, fraction, one_of, whole
+from rcad.errors import InputError, one_of, whole
 from rcad.evaluate.attack_search import batches
 from rcad.evaluate.robustness import device_of
 from rcad.loss.growth import as_unit_float
@@ -63,7 +62,7 @@ def out_of_distribution(inside: Tensor, outside: Tensor) -> dict[str, float]:
     return fetch_numbers(values, _checks("logits", inside, outside))
 
 
-def detection(known: Tensor, foreign: Tensor, *, tpr: float = 0.95) -> dict[str, float]:
+def detection(known: Tensor, foreign: Tensor) -> dict[str, float]:
     """How well any score (N,), larger for known examples, separates them from foreign ones (M,).
 
     auroc: the chance that a known example scores higher than a foreign one, equal scores counting one half.
@@ -71,14 +70,13 @@ def detection(known: Tensor, foreign: Tensor, *, tpr: float = 0.95) -> dict[str,
         positives: sum of (recall gained) * precision over the distinct scores, without interpolation. A constant
         score gives the share of positives.
     fpr95: share of foreign examples accepted (score >= threshold) at the highest threshold that accepts at least
-        `tpr` of the known ones.
+        95% of the known ones.
     """
-    fraction("tpr", tpr)
     known, foreign = known.detach().double(), foreign.detach().double().to(known.device)
-    return fetch_numbers(separation(known, foreign, tpr), _checks("scores", known, foreign))
+    return fetch_numbers(separation(known, foreign), _checks("scores", known, foreign))
 
 
-def separation(known: Tensor, foreign: Tensor, tpr: float = 0.95) -> dict[str, Tensor]:
+def separation(known: Tensor, foreign: Tensor) -> dict[str, Tensor]:
     """The numbers of `detection`, on the device, in O(n log n)."""
     if known.ndim != 1 or foreign.ndim != 1 or len(known) == 0 or len(foreign) == 0:
         raise InputError(
@@ -87,9 +85,7 @@ def separation(known: Tensor, foreign: Tensor, tpr: float = 0.95) -> dict[str, T
         )
     below = foreign.sort().values
     ranks = torch.searchsorted(below, known) + torch.searchsorted(below, known, right=True)
-    # k is the least whole number with k / N >= tpr; the tolerance is for products that should be whole.
-    k = max(1, math.ceil(tpr * len(known) - 1e-9))
-    threshold = known.sort(descending=True).values[k - 1]
+    threshold = known.sort(descending=True).values[-(-95 * len(known) // 100) - 1]
     return {
         "auroc": 0.5 * ranks.double().mean() / len(foreign),
         "aupr_in": average_precision(known, foreign),
@@ -145,8 +141,6 @@ def entropy_against_alpha(
     likelihood: Likelihood = Categorical(),
     *,
     direction: Direction = "adversarial",
-    bounds: tuple[float, float] | None = None,
-    levels: Sequence[float] = QUANTILES,
     batch_size: int = 1024,
     generator: torch.Generator | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -157,20 +151,17 @@ def entropy_against_alpha(
         x: inputs (N, ...), uint8 pixels (read as [0, 1]) or floats, on any device.
         alphas: L2 distances in the units of x, as `GradientStep` takes them; 0 gives the clean inputs.
         likelihood: for a Gaussian head give `Gaussian(cap=None)`, or the entropy ends at the cap.
-        bounds: limits on x'; None, as in RCAD, leaves it free.
         generator: of the random directions, on the model's device.
         progress: called with (done, total) examples after each batch.
     """
     one_of("direction", direction, ("adversarial", "random"))
     whole("batch_size", batch_size, minimum=1)
-    steps = [GradientStep(float(alpha), bounds=bounds) for alpha in alphas]
+    steps = [GradientStep(float(alpha)) for alpha in alphas]
     if not steps or len(x) == 0 or len(x) != len(y):
         raise InputError(
             f"expected at least one alpha and one target per example, but got {len(steps)} alphas, {len(x)} examples "
             f"and {len(y)} targets"
         )
-    if not levels or not all(0 <= level <= 1 for level in levels):
-        raise InputError(f"expected levels of quantiles from 0 to 1, but got {levels!r}")
     device = device_of(model, x)
     classes = not y.is_floating_point()
     entropies, hits, stuck = [], [], []
@@ -189,11 +180,11 @@ def entropy_against_alpha(
             if progress is not None:
                 progress(sum(map(len, stuck)), len(x))
     entropy = torch.cat(entropies, 1)
-    at = entropy.new_tensor(list(levels))
+    at = entropy.new_tensor(QUANTILES)
     return AlphaCurve(
         direction,
         tuple(float(alpha) for alpha in alphas),
-        tuple(float(level) for level in levels),
+        QUANTILES,
         tuple(entropy.mean(1).tolist()),
         tuple(tuple(row.quantile(at).tolist()) for row in entropy),
         tuple((100 * torch.cat(hits, 1).double().mean(1)).tolist()) if hits else (),

@@ -33,12 +33,10 @@ class Attacked:
     Attributes:
         clean: (N,) right without attack.
         survived: by attack, (N,) right before it and after it.
-        cumulative: True where each attack saw only the survivors of those before it.
     """
 
     clean: Tensor
     survived: Mapping[str, Tensor]
-    cumulative: bool = False
 
     @property
     def worst(self) -> Tensor:
@@ -61,7 +59,6 @@ def attacked_accuracy(
     batch_size: int = 256,
     generator: torch.Generator | None = None,
     progress: Progress | None = None,
-    cumulative: bool = False,
 ) -> Attacked:
     """Runs attacks on the examples that the model gets right, and asks it again at each x'.
 
@@ -74,28 +71,25 @@ def attacked_accuracy(
         attacks: by name, or a list (named by what they print).
         generator: for random starts; None takes a new one, seeded 0.
         progress: called with (examples done, examples in all), over all attacks.
-        cumulative: attack only the survivors of the attacks before. The worst case costs less; an attack's own
-            accuracy is then that of all attacks up to it.
     """
     named = attacks if isinstance(attacks, Mapping) else {str(attack): attack for attack in attacks}
     _check(named, len(attacks), x, y, batch_size)
     device, tell = device_of(model, x), progress or _silent
     generator, y = generator or seeded(device), y.to(device)
-    clean = before = _right(model, x, y, batch_size)
+    clean = _right(model, x, y, batch_size)
     survived: dict[str, Tensor] = {}
     for place, (name, attack) in enumerate(named.items()):
-        mask = before.clone()
+        mask = clean.clone()
         done = len(x) * place
-        for rows in torch.split(before.nonzero().squeeze(1), batch_size):
+        for rows in torch.split(clean.nonzero().squeeze(1), batch_size):
             part, labels = as_unit_float(x[rows.to(x.device)].to(device)), y[rows]
             mask[rows] = _right(model, attack.perturb(model, part, labels, generator), labels, batch_size)
             done += len(rows)
             tell(done, len(x) * len(named))
         survived[name] = mask
-        before = mask if cumulative else clean
         # Examples that needed no attack count as done.
         tell(len(x) * len(survived), len(x) * len(named))
-    return Attacked(clean, survived, cumulative)
+    return Attacked(clean, survived)
 
 
 def accuracy_under(
@@ -168,7 +162,6 @@ def standard_suite(
     norm: Literal["linf", "l2"] = "linf",
     *,
     batch_size: int = 256,
-    generator: torch.Generator | None = None,
     progress: Progress | None = None,
     queries: int = 5000,
 ) -> Attacked:
@@ -188,9 +181,7 @@ def standard_suite(
     x, y = as_unit_float(x).to(device).float(), y.to(device)
     if x.ndim != 4 or bool(((x < 0) | (x > 1)).any()):
         raise InputError(f"expected images (N, C, H, W) in [0, 1], but got {tuple(x.shape)}; tables: use APGD and PGD")
-    generator = generator or seeded(device)
-    seed = int(torch.randint(2**31, (), generator=generator, device=generator.device).item())
-
+    seed = int(torch.randint(2**31, (), generator=seeded(device), device=device).item())
     with watched(model, device), _sheltered(model):
         forward = _Logits(model)
         right = _right(model, x, y, batch_size)
@@ -210,7 +201,7 @@ def standard_suite(
                 right = right.index_put((rows,), _right(model, x_adv, y[rows], batch_size))
             survived[name] = right
             (progress or _silent)(done * len(x), len(names) * len(x))
-    return Attacked(clean, survived, cumulative=True)
+    return Attacked(clean, survived)
 
 
 class _Logits(nn.Module):

@@ -126,10 +126,7 @@ class Table:
 
 def file_stem(text: str) -> str:
     """A text as a part of a file's name, which never leads out of a folder."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:LONGEST_STEM]
-
-
-LONGEST_STEM = 100
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:100]
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,7 @@ def panels(count: int, width: float, height: float, *, left: float, below: float
 
 def inline(figure: Any) -> str:
     """A matplotlib figure as one `<svg>` element, the same text each time; its ids begin with a sum of its content."""
-    buffer = io.StringIO()
-    with matplotlib().rc_context({"svg.hashsalt": "rcad", "svg.fonttype": "path"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = _DROPPED.sub("", _AROUND.sub("", buffer.getvalue(), count=1))
+    text = _DROPPED.sub("", _AROUND.sub("", picture(figure, "svg").decode(), count=1))
     head, tag_end, content = text.partition(">")
     text = f'{_SIZE.sub("", head)} style="stroke-linejoin: round; stroke-linecap: butt"{tag_end}{content}'
     name = "f" + hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -107,7 +104,7 @@ FORMS: dict[str, dict[str, Any]] = {
 def picture(figure: Any, form: str) -> bytes:
     """The file of a matplotlib figure as "png", "pdf" or "svg"."""
     buffer = io.BytesIO()
-    with matplotlib().rc_context({"svg.hashsalt": "rcad"}):
+    with matplotlib().rc_context({"svg.hashsalt": "rcad", "svg.fonttype": "path"}):
         figure.savefig(buffer, format=form, **FORMS[form])
     return buffer.getvalue()
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from importlib import resources
 from typing import Any
 
 from rcad.errors import need
 from rcad.report.document import EXTRA, Command, Document, Figure, Table, code_spans
 
-_SCRIPT_END = re.compile("</script", re.IGNORECASE)
-
 
 def page(document: Document) -> str:
     """The whole page; its policy lets nothing in but its own script."""
     script = _text("page.js")
-    assert not _SCRIPT_END.search(script)
+    assert "</script" not in script.lower()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     # Only our own files and the pictures are taken as they are; everything else is escaped.

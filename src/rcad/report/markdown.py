@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from rcad.report.document import Cell, Command, Document, Figure, Part, Section, Table, code_spans
+from rcad.report.document import Cell, Command, Document, Figure, Part, Table, code_spans
 
 _SPECIAL = re.compile(r"([\\*#]|\](?=[(\[:]))")  # without an address behind them, brackets are brackets
 _EDGE = re.compile(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # inside a word it marks nothing
@@ -30,19 +30,14 @@ def markdown(document: Document, *, figures: str = "figures") -> str:
     """
     parts = [f"# {escaped(document.title)}", escaped(document.lead)]
     for section in document.sections:
-        blocks = _section_blocks(section, figures)
-        parts += blocks if len(blocks) > 1 else []  # one that has pictures of the page alone
+        blocks = [f"> **{escaped(section.notice)}**"] if section.notice else []
+        blocks += [f"**{escaped(line)}**" for line in section.verdict.splitlines()]
+        blocks += [escaped(text) for text in section.paragraphs]
+        blocks += [block for part in section.parts for block in _blocks(part, figures)]
+        # One that has pictures of the page alone is left out.
+        parts += [f"## {escaped(section.title)}", *blocks] if blocks else []
     parts.append("\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in document.facts.items()))
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _section_blocks(section: Section, figures: str) -> list[str]:
-    """A chapter in blocks, its heading first."""
-    parts = [f"## {escaped(section.title)}"]
-    parts += [f"> **{escaped(section.notice)}**"] if section.notice else []
-    parts += [f"**{escaped(line)}**" for line in section.verdict.splitlines()]
-    parts += [escaped(text) for text in section.paragraphs]
-    return parts + [block for part in section.parts for block in _blocks(part, figures)]
 
 
 def _blocks(part: Part, figures: str) -> list[str]:

@@ -22,7 +22,7 @@ from rcad.stacked.train import train_configs, why_not
 from rcad.train.machine import suitable_threads
 from rcad.train.place import Place
 from rcad.train.progress import Progress
-from rcad.train.scheduler import Outcome, canonical_config, schedule
+from rcad.train.scheduler import canonical_config, schedule
 from rcad.train.task import Problem, method_of
 
 Metrics = Mapping[str, float]
@@ -78,7 +78,8 @@ class Scheduled:
         self._records: list[RunRecord] = []
 
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
-        outcome = scheduled(configs, self._place, progress)
+        # Runs are shown by their held-out numbers: nobody should choose by the others.
+        outcome = schedule(configs, self._place, progress, held_out=True)
         if not outcome.complete:
             raise Stopped(outcome.words(), outcome.exit_code)
         by_id = {record.id: record for record in outcome.records}
@@ -90,11 +91,6 @@ class Scheduled:
 
     def seconds(self) -> float:
         return sum(record.timings.get("train_seconds") or 0.0 for record in self._records)
-
-
-def scheduled(configs: Sequence[RunConfig], place: Place, progress: Progress) -> Outcome:
-    """The runs, shown by their held-out numbers: nobody should choose by the others."""
-    return schedule(configs, place, progress, held_out=True)
 
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:

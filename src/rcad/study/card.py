@@ -107,19 +107,17 @@ def _numbers(record: RunRecord, store: Store) -> Section:
     size, rows = record.splits["test"].size if "test" in record.splits else 0, []
     for name in _test_metrics(record):
         values = [value for run in seeds if (value := run.metrics.get(name)) is not None]
-        summary = describe(values) if len(values) > 1 else None
         value = record.metrics[name]
         assert value is not None
-        alone = metric(name, value)
+        alone, over = metric(name, value), "-"
         if name == "test_accuracy" and size:
             low, high = share_interval(value / 100, size)
             alone += f" [{100 * low:.1f}, {100 * high:.1f}]"
-        over = "-"
-        if summary is not None and summary.low is not None and summary.high is not None:
-            percent = is_percent(name)
-            low, high = (max(summary.low, 0.0), min(summary.high, 100.0)) if percent else (summary.low, summary.high)
-            digits = (lambda v: f"{v:.1f}") if percent else number
-            over = f"{digits(summary.mean)} [{digits(low)}, {digits(high)}]"
+        summary = describe(values)
+        if summary.low is not None and summary.high is not None:
+            three = (summary.mean, summary.low, summary.high)
+            texts = [f"{min(max(v, 0.0), 100.0):.1f}" if is_percent(name) else number(v) for v in three]
+            over = "{} [{}, {}]".format(*texts)
         rows.append([name.removeprefix("test_"), alone, over])
     about = f"Of {plural(size, 'test example')}, which nothing was chosen by."
     if any(row[1].endswith("]") for row in rows):

@@ -15,7 +15,7 @@ from pathlib import Path
 from signal import SIGINT
 from typing import Any
 
-from rcad.errors import InputError, command, one_of, shaped, whole
+from rcad.errors import InputError, command, is_number, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method, sources
 from rcad.loss.methods import method_defaults
 from rcad.report.document import Document
@@ -23,9 +23,9 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, are_numbers, chosen, document, formed, judged
+from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, formed, judged
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
-from rcad.study.ranges import applied
+from rcad.study.space import applied
 from rcad.study.study import (
     METRICS,
     Contestant,
@@ -49,7 +49,6 @@ from rcad.train.task import prepare, read
 log = logging.getLogger("rcad")
 
 KIND, FILE = "compare", "compare.json"
-FILES = ("index.html", "compare.md", FILE)
 TUNED, EPOCHS, SEEDS = 8, 10, 10
 """Candidates a method tries on tables; epochs on small images, which take longer than tables; splits."""
 MOST_SEEDS = 100
@@ -59,6 +58,8 @@ DEFAULT = {"classification": "erm,label_smoothing,rcad", "regression": "erm,rcad
 
 class Comparison(StudyResult):
     """The result of `rcad.compare`."""
+
+    NAMES = ("index.html", "compare.md", FILE)
 
     @property
     def document(self) -> Document:
@@ -82,10 +83,6 @@ class Comparison(StudyResult):
             InputError: it holds none, or one that was changed.
         """
         return COMPARISON.read(Path(path))
-
-    def save(self, folder: Path | str) -> Comparison:
-        """Write index.html, compare.md and compare.json."""
-        return self.written(*(Path(folder) / name for name in FILES))
 
 
 COMPARISON = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(plain)))
@@ -335,7 +332,7 @@ def split_methods(text: str | Sequence[str]) -> list[str]:
 
 def _middle(values: Sequence[Any]) -> Any:
     """The median of numbers, four digits of it; else the most frequent one."""
-    if are_numbers(values):
+    if all(map(is_number, values)):
         middle = statistics.median_low(values)
         return middle if isinstance(middle, int) else float(f"{middle:.4g}")
     return statistics.mode(values)
@@ -343,7 +340,7 @@ def _middle(values: Sequence[Any]) -> Any:
 
 def _earlier(out: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
     """The record of an earlier comparison on the same data in this folder; all else is refused."""
-    record = earlier([out / name for name in FILES], "comparison", target=KIND)
+    record = earlier([out / name for name in Comparison.NAMES], "comparison", target=KIND)
     if record is None:
         return None
     if record.get("about") != about:

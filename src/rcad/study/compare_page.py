@@ -8,7 +8,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from rcad.errors import InputError, one_of, shaped, shown, whole
+from rcad.errors import InputError, is_number, one_of, shaped, shown, whole
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
 from rcad.runs.words import plural
@@ -163,13 +163,9 @@ def chosen(cell: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
-def are_numbers(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
 def typical(values: Sequence[Any]) -> str:
     """Chosen numbers over the splits: the median and the ends."""
-    if not are_numbers(values):
+    if not all(map(is_number, values)):
         return ", ".join(dict.fromkeys(map(str, values)))
     low, high = min(values), max(values)
     return f"{low:.3g}" if low == high else f"{statistics.median(values):.3g} ({low:.3g} to {high:.3g})"

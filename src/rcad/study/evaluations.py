@@ -31,7 +31,6 @@ from rcad.train.progress import Progress, watched
 log = logging.getLogger("rcad")
 
 KIND = "rcad evaluation"
-FILES = ("evaluation.html", "evaluation.md", "evaluation.json")
 SEVERAL = 2
 """Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
 ROUNDING = 1e-12
@@ -40,6 +39,8 @@ ROUNDING = 1e-12
 
 class EvaluationReport(StudyResult):
     """The result of `rcad.evaluate_run`: groups of runs, their numbers over seeds, their differences to ERM."""
+
+    NAMES = ("evaluation.html", "evaluation.md", "evaluation.json")
 
     @property
     def document(self) -> Document:
@@ -63,10 +64,6 @@ class EvaluationReport(StudyResult):
     def __str__(self) -> str:
         sections = document(self.record, brief=True).sections
         return "\n".join(line for section in sections for line in ("", *section_lines(section)))
-
-    def save(self, folder: Path | str) -> EvaluationReport:
-        """Write evaluation.json, evaluation.md and evaluation.html; the page comes last: where it is, all are whole."""
-        return self.written(*(Path(folder) / name for name in FILES))
 
 
 def evaluate_run(
@@ -98,10 +95,10 @@ def evaluate_run(
         run: ids or their beginnings, or "all".
         suites: some of "calibration", "attacks", "corruptions", "ood", or "all".
         limit: test examples a suite takes, 0 for all; None by suite and device.
-        attack_eps: radii of attacks, l-infinity, in the units of the input.
+        attack_eps: radii of attacks, l-infinity, in the units of the input ([0, 1] pixels; deviations of columns).
         attacks: which attacks, at each radius: "fgsm", "pgd", "apgd_ce", "apgd_dlr".
         masking: look for signs of gradient masking.
-        standard: also the standard suite of four attacks (slow; needs pyautoattack).
+        standard: also the standard suite of four attacks, at the middle radius (slow; needs pyautoattack).
         corrupted: folder of a published corrupted test set; None generates.
         ood_data: out-of-distribution data: names, paths, or "noise".
         again: compute again what is there already.
@@ -131,14 +128,11 @@ def evaluate_run(
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
     folder = None if out is None else check_out(out)
 
-    def report(name: str, suite: str, step: str, done: int, total: int) -> None:
-        reporter.detail(f"run {chosen.index(name) + 1} of {len(chosen)}, {suite}: {step}", done, total)
-
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
     on_error = None if len(chosen) == 1 and not left_out else leave_out
     with watched(progress) as reporter:
-        outcomes = evaluate_all(loader, chosen, chosen_suites, settings, report, again=again, on_error=on_error)
+        outcomes = evaluate_all(loader, chosen, chosen_suites, settings, reporter, again=again, on_error=on_error)
     if not outcomes:
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
     with fitting("the evaluations that these runs keep", "measure them anew with --again"):
@@ -169,7 +163,7 @@ def check_out(out: Path | str) -> Path:
     """The folder, where files can be written: packages, the folder, nobody else's page. Before anything is measured."""
     check_packages()
     folder = report_folder(out)
-    earlier([folder / name for name in FILES], "report", kind=KIND)
+    earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
     check_folder(folder)
     return folder
 

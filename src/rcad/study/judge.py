@@ -18,7 +18,6 @@ from rcad.study.statistics import (
     LEVEL,
     Paired,
     TooFew,
-    Welch,
     cohen_dz,
     hedges_g,
     holm,
@@ -27,7 +26,6 @@ from rcad.study.statistics import (
     power_welch,
     seeds_needed,
     superiority,
-    superiority_paired,
     welch,
 )
 
@@ -192,7 +190,7 @@ def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
 
 
 def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Difference:
-    effect, test, won = cohen_dz(a, b), paired(a, b, test_ratio=ratio), superiority_paired(a, b)
+    effect, test, won = cohen_dz(a, b), paired(a, b, test_ratio=ratio), superiority(a, b, paired=True)
     if effect is None and test.mean != 0.0:
         # Equal differences in every pair would give p = 0, which a handful of runs cannot.
         note = "; ".join(part for part in (note, "every pair differs by the same amount: nothing to test") if part)
@@ -209,10 +207,9 @@ def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Differen
 
 
 def _unpaired(a: list[float], b: list[float]) -> Difference:
-    n, effect, test = min(len(a), len(b)), hedges_g(a, b), None
-    if effect is not None:
-        test = welch(a, b)
-    if not isinstance(test, Welch):
+    n, effect = min(len(a), len(b)), hedges_g(a, b)
+    test = None if effect is None else welch(a, b)
+    if not isinstance(test, Paired):
         return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group varies: nothing to test")
     floor = 1e-12 * max(1.0, abs(test.mean))
     first, second = ((max(stdev(group), floor), len(group)) for group in (a, b))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from rcad.errors import InputError, expanded, need
 from rcad.report import drawing, html
@@ -26,10 +26,12 @@ class StudyResult(ABC):
     """The result of a study: an object that shows itself in a notebook, in a terminal and in files.
 
     Attributes:
+        NAMES: of its files: page, text, record.
         record: everything, as plain data.
         files: the page, the text, the record, where they were written.
     """
 
+    NAMES: ClassVar[tuple[str, ...]] = ()
     record: Mapping[str, Any]
     files: tuple[Path, ...] = ()
 
@@ -62,8 +64,12 @@ class StudyResult(ABC):
     def __repr__(self) -> str:
         return text(self.document)
 
+    def save(self, folder: Path | str) -> Self:
+        """Write its files; the page comes last: where it is, all are whole."""
+        return self.written(*(Path(folder) / name for name in self.NAMES))
+
     def written(self, *files: Path) -> Self:
-        """Write the record (.json), the text (.md) and the page (.html): the last named first, the page last."""
+        """Write the record (.json), the text (.md) and the page (.html): the last named first."""
         document = self.document
         make_folder(files[0].parent)
         for path in reversed(files):

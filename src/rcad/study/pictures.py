@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rcad.errors import is_number
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, BLUE, GREY, VERMILION
@@ -88,13 +88,13 @@ def axes(record: Record) -> list[str]:
     """The first two parameters of a search that are numbers and were varied; weight decay comes last."""
     points = [trial["values"] for trial in record["trials"]]
     keys = sorted(dict.fromkeys(key for point in points for key in point), key=lambda key: key.startswith("optim."))
-    return [key for key in keys if len({point.get(key) for point in points if _is_number(point.get(key))}) > 1][:2]
+    return [key for key in keys if len({point.get(key) for point in points if is_number(point.get(key))}) > 1][:2]
 
 
 def search_map(record: Record) -> Figure | None:
     """A map over two parameters, or dots over one; None where there is nothing to show."""
     keys = axes(record)
-    drawn = [t for t in record["trials"] if t["metrics"] and all(_is_number(t["values"].get(key)) for key in keys)]
+    drawn = [t for t in record["trials"] if t["metrics"] and all(is_number(t["values"].get(key)) for key in keys)]
     if not keys or len(drawn) < 2:
         return None
     best = next((trial for trial in drawn if trial["number"] == record["best"]), None)
@@ -155,7 +155,3 @@ def _nearest(
     nearest = np.asarray(scores)[apart.argmin(2)]
     # Cells as paths would make the page some megabytes.
     return ax.pcolormesh(*edges, nearest, cmap=colours, shading="flat", rasterized=True, lw=0)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

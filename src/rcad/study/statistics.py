@@ -109,7 +109,7 @@ def averages(values: Sequence[float | None]) -> dict[str, float | None]:
 
 @dataclass(frozen=True)
 class Paired:
-    """A mean paired difference, first minus second.
+    """A difference of means, first minus second: of pairs, or of independent groups (Welch).
 
     Attributes:
         mean, se: the difference and its (corrected) standard error.
@@ -138,10 +138,6 @@ class Paired:
         return asdict(self)
 
 
-class Welch(Paired):
-    """A difference of means of independent groups, first minus second."""
-
-
 def paired(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired:
     """Compare two lists of results, pair by pair.
 
@@ -149,33 +145,35 @@ def paired(first: Sequence[float], second: Sequence[float], *, test_ratio: float
         first, second: one finite number per split or seed, in the same order; at least 2.
         test_ratio: n_test / n_train of splits that overlap; 0 for independent draws, the ordinary paired t-test.
     """
-    return Paired(*_paired(differences(first, second, at_least=2), test_ratio))
+    difference = differences(first, second, at_least=2)
+    error = math.sqrt(float(difference.var(ddof=1)) * (1 / len(difference) + test_ratio))
+    return _test(float(difference.mean()), error, len(difference) - 1)
 
 
 def paired_t(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired | TooFew:
     """`paired`, which says so where there are fewer than three pairs."""
-    difference = differences(first, second, at_least=0)
-    return TooFew(len(difference)) if len(difference) < FEWEST else Paired(*_paired(difference, test_ratio))
+    count = len(differences(first, second, at_least=0))
+    return TooFew(count) if count < FEWEST else paired(first, second, test_ratio=test_ratio)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Welch | TooFew:
+def welch(first: Sequence[float], second: Sequence[float]) -> Paired | TooFew:
     """Welch's test of two groups that do not pair and may spread differently."""
     groups = numbers(first, at_least=0), numbers(second, at_least=0)
     fewest = min(map(len, groups))
     if fewest < FEWEST:
         return TooFew(fewest)
     a, b = ((float(group.mean()), float(group.std(ddof=1)), len(group)) for group in groups)
-    return welch_from_summaries(*a, *b)
+    return _welch(*a, *b)
 
 
-def welch_from_summaries(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> Welch:
+def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> Paired:
     """Welch's test from means, deviations (n - 1) and numbers of results, at least 2 each."""
     se, df = _welch_error(sd1, n1, sd2, n2)
     if se == 0.0 and mean1 != mean2:
         raise InputError(
             "expected results that spread, but got two constant groups: without a spread there is nothing to test by"
         )
-    return Welch(*_test(mean1 - mean2, se, df))
+    return _test(mean1 - mean2, se, df)
 
 
 def _welch_error(sd1: float, n1: int, sd2: float, n2: int) -> tuple[float, float]:
@@ -186,20 +184,13 @@ def _welch_error(sd1: float, n1: int, sd2: float, n2: int) -> tuple[float, float
     return math.sqrt(part1 + part2), (part1 + part2) ** 2 / (part1**2 / (n1 - 1) + part2**2 / (n2 - 1))
 
 
-def _paired(difference: Array, test_ratio: float) -> tuple[float, ...]:
-    count = len(difference)
-    error = math.sqrt(float(difference.var(ddof=1)) * (1 / count + test_ratio))
-    return _test(float(difference.mean()), error, count - 1)
-
-
-def _test(mean: float, se: float, df: float) -> tuple[float, ...]:
-    """The numbers of `Paired`."""
+def _test(mean: float, se: float, df: float) -> Paired:
     student = _stats().t
     # Without spread there is nothing to measure by, so the sign alone speaks.
     t = mean / se if se > 0 else math.copysign(math.inf, mean) if mean else 0.0
     less, greater = float(student.cdf(t, df)), float(student.sf(t, df))
     half = _quantile(df) * se
-    return mean, se, mean - half, mean + half, t, df, less, greater, min(1.0, 2 * min(less, greater))
+    return Paired(mean, se, mean - half, mean + half, t, df, less, greater, min(1.0, 2 * min(less, greater)))
 
 
 def share_interval(share: float, count: int) -> tuple[float, float]:
@@ -284,18 +275,10 @@ def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
     return None if plain is None else plain * shrink
 
 
-def superiority_paired(first: Sequence[float], second: Sequence[float]) -> float:
-    """The share of pairs in which the first is greater; equal ones count half."""
-    return _won(differences(first, second))
-
-
-def superiority(first: Sequence[float], second: Sequence[float]) -> float:
-    """The chance that a result of the first group is greater than one of the second; equal ones count half."""
-    return _won(np.subtract.outer(numbers(first), numbers(second)))
-
-
-def _won(difference: Array) -> float:
-    return float(((difference > 0) + 0.5 * (difference == 0)).mean())
+def superiority(first: Sequence[float], second: Sequence[float], *, paired: bool = False) -> float:
+    """The share of all combinations, or of pairs, in which the first is greater; equal ones count half."""
+    gaps = differences(first, second) if paired else np.subtract.outer(numbers(first), numbers(second))
+    return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
 
 
 def _ratio(mean: float, sd: float) -> float | None:
@@ -339,7 +322,6 @@ def seeds_needed(
     test_ratio: float = 0.0,
     sides: Sides = "one",
     level: float = LEVEL,
-    power: float = POWER,
 ) -> int | None:
     """The seeds (of each group) with which a true effect of this size would be seen; None if no number will do.
 
@@ -348,14 +330,14 @@ def seeds_needed(
         paired: the paired test; else Welch's with equal deviations and equally many seeds.
         test_ratio: of splits that overlap. More splits of the same data never bring the error below a floor, so
             small effects stay out of reach.
-        sides, level, power: of the test.
+        sides, level: of the test; its power is to be 80%.
     """
     size = abs(effect)
 
     def enough(n: int) -> bool:
         if paired:
-            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= power
-        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= power
+            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= POWER
+        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= POWER
 
     # By doubling first: far beyond what is needed the noncentral t is not computed well.
     high = FEWEST
@@ -382,7 +364,7 @@ class AgainstPublished:
     """Ours minus the published mean; no test where our results are too few."""
 
     difference: float
-    test: Welch | None
+    test: Paired | None
 
 
 def against_published(
@@ -402,11 +384,11 @@ def against_published(
     if count < FEWEST:
         return AgainstPublished(own - mean, None)
     if half is None or n is None:
-        return AgainstPublished(own - mean, Welch(*_paired(values - mean, 0.0)))
+        return AgainstPublished(own - mean, paired(ours, [mean] * count))
     finite("half", half, minimum=0.0)
     whole("n", n, minimum=2)
     sd = half / _quantile(n - 1) * math.sqrt(n)
-    return AgainstPublished(own - mean, welch_from_summaries(own, float(values.std(ddof=1)), count, mean, sd, n))
+    return AgainstPublished(own - mean, _welch(own, float(values.std(ddof=1)), count, mean, sd, n))
 
 
 def _quantile(df: float) -> float:

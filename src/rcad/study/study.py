@@ -30,8 +30,7 @@ from rcad.runs.files import dumps, loads
 from rcad.runs.plain import config_id
 from rcad.runs.words import own_words
 from rcad.study.backends import Backend, Metrics, is_table
-from rcad.study.ranges import applied, beginning, default_space, started
-from rcad.study.space import Space, Values, drawn, resolved
+from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
 from rcad.train.progress import Progress
 from rcad.train.task import AUTO, Problem, method_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -20,11 +20,10 @@ from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.words import plural
-from rcad.study.backends import HELD_OUT, numbers_of, scheduled
+from rcad.study.backends import HELD_OUT, numbers_of
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
-from rcad.study.ranges import applied, beginning, check_space
-from rcad.study.space import OptunaSearch, Values, drawn, grid, parse_space, resolved
+from rcad.study.space import OptunaSearch, Values, applied, beginning, check_space, drawn, grid, parse_space, resolved
 from rcad.study.study import (
     HIGHER_IS_BETTER,
     METRICS,
@@ -40,7 +39,7 @@ from rcad.study.study import (
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, watched
-from rcad.train.scheduler import Outcome, canonical_config
+from rcad.train.scheduler import Outcome, canonical_config, schedule
 from rcad.train.task import method_of, prepare, read
 
 log = logging.getLogger("rcad")
@@ -49,33 +48,27 @@ KIND = "tune"
 BUDGET = 20
 Search = Literal["random", "grid", "optuna"]
 SEARCHES: tuple[Search, ...] = get_args(Search)
+Trial = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Trial:
+def trial_of(number: int, values: Values, records: Sequence[RunRecord]) -> Trial:
     """One point of the space on every seed: held-out means, None where a run diverged; its runs' ids; their time."""
-
-    number: int
-    values: Values
-    metrics: Mapping[str, float] | None
-    runs: tuple[str, ...]
-    seconds: float
-
-    @staticmethod
-    def of(number: int, values: Values, records: Sequence[RunRecord]) -> Trial:
-        """The trial that these runs make up."""
-        scores = [numbers_of(record, HELD_OUT) for record in records]
-        finite = [score for score in scores if score is not None]
-        means = {name: statistics.fmean(score[name] for score in finite) for name in finite[0]} if finite else {}
-        seconds = sum(record.timings.get("train_seconds") or 0.0 for record in records)
-        ids = tuple(record.id for record in records)
-        return Trial(number, values, means if len(finite) == len(records) else None, ids, seconds)
+    scores = [numbers_of(record, HELD_OUT) for record in records]
+    finite = [score for score in scores if score is not None]
+    lost = len(finite) < len(records)
+    return {
+        "number": number,
+        "values": dict(values),
+        "metrics": None if lost else {name: statistics.fmean(score[name] for score in finite) for name in finite[0]},
+        "runs": [record.id for record in records],
+        "seconds": sum(record.timings.get("train_seconds") or 0.0 for record in records),
+    }
 
 
 def best(trials: Sequence[Trial], metric: str) -> Trial | None:
     """The best trial, the first of equals; None where every one diverged."""
-    leader = max(trials, key=lambda trial: rank(metric, trial.metrics), default=None)
-    return None if leader is None or leader.metrics is None else leader
+    leader = max(trials, key=lambda trial: rank(metric, trial["metrics"]), default=None)
+    return None if leader is None or leader["metrics"] is None else leader
 
 
 @dataclass(frozen=True, repr=False)
@@ -91,7 +84,7 @@ class Tuning(StudyResult):
     @property
     def best(self) -> Mapping[str, Any] | None:
         """The best trial: number, values, metrics, runs; None where every one diverged."""
-        return best_trial(self.record)
+        return next((trial for trial in self.record["trials"] if trial["number"] == self.record["best"]), None)
 
     @property
     def command(self) -> str | None:
@@ -111,7 +104,7 @@ class Tuning(StudyResult):
         """
         return SEARCH.read(Path(path))
 
-    def save(self, folder: Path | str, stem: str) -> Tuning:
+    def save(self, folder: Path | str, stem: str = KIND) -> Tuning:
         """Write the record, the page and the map as stem.json, .html, .png and .svg."""
         out = Path(folder)
         result = self.written(out / f"{stem}.json", out / f"{stem}.html")
@@ -255,19 +248,17 @@ class _Work:
             "base": {key: value for key, value in to_plain(self.base).items() if key != "seed"},
         }
         if self.out is not None:
-            _refuse_other(self.out / f"{self.stem}.json", self.settings)
+            path = self.out / f"{self.stem}.json"
+            before = earlier([path], "search", target=KIND)
+            if before is not None and before.get("settings") != plain(self.settings):
+                raise InputError(
+                    f"expected a folder of this search, but {path} holds one with other settings; pass another --out"
+                )
         self.trials: list[Trial] = []
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
-        result = self._search(progress)
-        rows = [{"trial": trial.number, **(trial.metrics or {})} for trial in self.trials]
-        status = "done" if result.outcome is not None and result.outcome.complete else "interrupted"
-        numbers = {"trials": len(rows), **((result.best or {}).get("metrics") or {})}
-        tell_trackers(result, self.place, KIND, self.settings, numbers, rows, status)
-        return result
-
-    def _search(self, progress: Progress) -> Tuning:
+        """Search, write."""
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -275,14 +266,19 @@ class _Work:
         if self.held_out.few and self.budget > 1:
             advice = "use a larger validation split (--set data.validation=0.3) or more --seeds"
             log.warning("the best is %s; %s", self.held_out, advice)
-        if self.search == "optuna":
-            return self._ask_and_tell(progress)
-        by_grid = self.search == "grid"
-        points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
-        self.planned = len(points)
-        return self._train(points, progress)
+        result = self._search(progress)
+        rows = [{"trial": trial["number"], **(trial["metrics"] or {})} for trial in self.trials]
+        status = "done" if result.outcome is not None and result.outcome.complete else "interrupted"
+        numbers = {"trials": len(rows), **((result.best or {}).get("metrics") or {})}
+        tell_trackers(result, self.place, KIND, self.settings, numbers, rows, status)
+        return result
 
-    def _ask_and_tell(self, progress: Progress) -> Tuning:
+    def _search(self, progress: Progress) -> Tuning:
+        if self.search != "optuna":
+            by_grid = self.search == "grid"
+            points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
+            self.planned = len(points)
+            return self._train(points, progress)
         size = self._side_by_side()
         study = OptunaSearch(self.space, self.start, side_by_side=size > 1)
         for number in range(0, self.budget, size):
@@ -291,7 +287,7 @@ class _Work:
             if result.outcome is None or not result.outcome.complete:
                 break
             for trial in self.trials[-len(points) :]:
-                study.tell(None if trial.metrics is None else rank(self.metric, trial.metrics)[0])
+                study.tell(None if trial["metrics"] is None else rank(self.metric, trial["metrics"])[0])
         return result
 
     def _side_by_side(self) -> int:
@@ -308,20 +304,21 @@ class _Work:
 
     def _train(self, points: Sequence[Values], progress: Progress) -> Tuning:
         """Make the runs of these points, add the trials whose runs are all over, and write the record with them."""
-        outcome = scheduled([run for point in points for run in self._configs(point)], self.place, progress)
+        runs = [run for point in points for run in self._configs(point)]
+        outcome = schedule(runs, self.place, progress, held_out=True)
         records = {record.id: record for record in outcome.records if record.is_final}
         for point in points:
             ids = [config_id(canonical_config(config)) for config in self._configs(point)]
             if all(run in records for run in ids):
-                self.trials.append(Trial.of(len(self.trials) + 1, point, [records[run] for run in ids]))
+                self.trials.append(trial_of(len(self.trials) + 1, point, [records[run] for run in ids]))
         result = Tuning(self._record(), outcome=outcome)
         return result if self.out is None else result.save(self.out, self.stem)
 
     def _record(self) -> dict[str, Any]:
         number = command = None
         if (leader := best(self.trials, self.metric)) is not None:
-            number, chosen = leader.number, applied(self.base, leader.values, self.methods)
-            command = self.setup.train_line(chosen, leader.values, self.seeds)
+            number, values = leader["number"], leader["values"]
+            command = self.setup.train_line(applied(self.base, values, self.methods), values, self.seeds)
         record = {
             "target": KIND,
             "settings": self.settings,
@@ -329,7 +326,7 @@ class _Work:
             "higher_is_better": HIGHER_IS_BETTER[self.metric],
             "held_out": self.held_out.to_dict(),
             "planned": self.planned,
-            "trials": [asdict(trial) for trial in self.trials],
+            "trials": self.trials,
             "best": number,
             "command": command,
             "versions": versions(("rcad", "torch", "numpy")),
@@ -337,23 +334,9 @@ class _Work:
         return plain(SEARCH.stamp(record))
 
 
-def _refuse_other(path: Path, settings: Mapping[str, Any]) -> None:
-    """Only the record of the same search may be replaced; its trials are in the store anyway."""
-    record = earlier([path], "search", target=KIND)
-    if record is not None and record.get("settings") != plain(settings):
-        raise InputError(
-            f"expected a folder of this search, but {path} holds one with other settings; pass another --out"
-        )
-
-
-def best_trial(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The trial that a record calls the best; None where every one diverged."""
-    return next((trial for trial in record["trials"] if trial["number"] == record["best"]), None)
-
-
 def document(record: Mapping[str, Any]) -> Document:
     """The page of a search: the best, the table of trials, the map over two parameters."""
-    settings, done, leader = record["settings"], record["trials"], best_trial(record)
+    settings, done, leader = record["settings"], record["trials"], Tuning(record).best
     verdict = (
         "Every trial diverged: lower the learning rate or the space's upper ends." if done else "No trial is done."
     )

@@ -1,4 +1,4 @@
-"""What every corruption promises, and each by what it does: moments, closed forms, Pillow's own."""
+"""What every corruption promises, and each by what it does: closed forms, Pillow's own, scipy's filters."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from scipy import ndimage
 
 from one_line import one_line
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
@@ -17,14 +18,11 @@ from rcad.evaluate.corruptions.generated import (
     _LUMA_TABLE,
     _steps,
     brightness,
-    contrast,
-    gaussian_noise,
-    grey,
     jpeg_compression,
     pixelate,
     scale_of,
 )
-from rcad.evaluate.corruptions.materials import Draws
+from rcad.evaluate.corruptions.materials import Draws, convolve, disk, gaussian_blur, mirrored
 
 FIXED = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
 DRAWN = [name for name in CORRUPTIONS if name not in FIXED]
@@ -195,21 +193,6 @@ def draws(count):
     return Draws(0, "test", 0, count, torch.device("cpu"))
 
 
-def test_gaussian_noise_has_its_deviation():
-    x = torch.full((64, 3, 32, 32), 0.5)
-    noise = gaussian_noise(x, 0.1, draws(64)) - x
-    assert abs(noise.mean()) < 1e-3
-    assert abs(noise.std() - 0.1) < 1e-3
-    assert abs((noise[:, 0] * noise[:, 1]).mean()) < 1e-4  # channels are independent
-
-
-def test_contrast_keeps_the_means_and_scales_the_rest():
-    x = uniform(4, 3, 9, 9)
-    out = contrast(x, 0.3, draws(4))
-    torch.testing.assert_close(out.mean((2, 3)), x.mean((2, 3)))
-    torch.testing.assert_close(out.std((2, 3)), 0.3 * x.std((2, 3)))
-
-
 @pytest.mark.parametrize(("side", "share"), [(8, 0.95), (8, 0.65), (32, 0.95), (32, 0.75), (64, 0.5), (50, 0.25)])
 def test_pixelate_is_pillows_box_resize_but_for_rounding(side, share):
     levels = (uniform(2, 3, side, side) * 255).round()
@@ -232,12 +215,6 @@ def test_brightness_adds_to_the_value_of_hsv():
             hue, saturation, value = colorsys.rgb_to_hsv(*x[0, :, row, column].tolist())
             expected = colorsys.hsv_to_rgb(hue, saturation, min(value + 0.3, 1))
             assert out[0, :, row, column].tolist() == pytest.approx(expected, abs=1e-5)
-
-
-def test_grey_is_rec_601():
-    colours = torch.eye(3).view(3, 3, 1, 1)
-    assert grey(colours).flatten().tolist() == pytest.approx([0.299, 0.587, 0.114])
-    assert torch.equal(grey(colours[:, :1]), colours[:, :1])
 
 
 def saved(levels: np.ndarray, quality: int) -> tuple[np.ndarray, dict]:
@@ -268,3 +245,24 @@ def test_the_tables_are_libjpegs(quality):
     # Pillow gives them row by row.
     assert _steps(quality, _LUMA_TABLE).tolist() == list(tables[0])
     assert _steps(quality, _CHROMA_TABLE).tolist() == list(tables[1])
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 6.4])
+@pytest.mark.parametrize("truncate", [3.0, 4.0])
+def test_gaussian_blur_is_scipys(sigma, truncate):
+    x = uniform(2, 1, 20, 14)
+    expected = [ndimage.gaussian_filter(image[0], sigma, mode="reflect", truncate=truncate) for image in x.numpy()]
+    np.testing.assert_allclose(gaussian_blur(x, sigma, truncate)[:, 0], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("radius", [1, 2.5, 10])
+def test_filters_are_scipys(radius):
+    x, kernel = uniform(2, 3, 18, 15), disk(radius, 0.5)
+    kernel[0, :] *= 2  # not symmetric, to tell a correlation from a convolution
+    expected = [[ndimage.correlate(channel, kernel, mode="reflect") for channel in image] for image in x.numpy()]
+    np.testing.assert_allclose(convolve(x, kernel), expected, atol=1e-5)
+
+
+def test_a_mirrored_border_may_exceed_the_image():
+    x = uniform(1, 1, 4, 5)
+    np.testing.assert_array_equal(mirrored(x, 11)[0, 0], np.pad(x[0, 0], 11, mode="symmetric"))

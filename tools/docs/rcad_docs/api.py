@@ -28,7 +28,7 @@ HOMES = {
 }
 EVALUATE = {
     "evaluate.classification": (
-        *("classification", "top_accuracy", "brier_parts", "BrierParts", "risk_coverage", "RiskCoverage"),
+        *("classification", "top_accuracy", "risk_coverage", "RiskCoverage"),
         *("fit_temperature", "Temperature"),
     ),
     "loss.predictions": ("ece", "reliability", "Reliability"),

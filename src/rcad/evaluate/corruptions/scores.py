@@ -181,7 +181,10 @@ def _evaluate(
                 output = logits_of(predict(as_unit_float(x.to(device)))).float()
                 if output.ndim != 2 or len(output) != len(y):
                     raise InputError(f"expected logits ({len(y)}, K), but got {tuple(output.shape)}")
-                sums += _sums(output, y.to(device).long())
+                labels = y.to(device).long()
+                valid = labels.clamp(0, output.shape[1] - 1)
+                rows = label_scores(output, valid)
+                sums += torch.stack([rows["hit"].sum(), rows["nll"].sum(), (valid != labels).sum().double()])
                 seen += len(y)
                 if progress is not None:
                     progress(seen, total)
@@ -199,13 +202,6 @@ def _evaluate(
 
 def _batches(x: Tensor, y: Tensor, batch_size: int) -> Batches:
     return zip(torch.split(x, batch_size), torch.split(y, batch_size), strict=True)
-
-
-def _sums(output: Tensor, labels: Tensor) -> Tensor:
-    """Over a batch: the hits, the NLL, and how many labels are none of the model's."""
-    valid = labels.clamp(0, output.shape[1] - 1)
-    rows = label_scores(output, valid)
-    return torch.stack([rows["hit"].sum(), rows["nll"].sum(), (valid != labels).sum().double()])
 
 
 Errors = Mapping[str, float | Sequence[float]]

@@ -33,7 +33,8 @@ from rcad.train.machine import pick_device
 from rcad.train.step import in_parts
 from rcad.train.task import SMALL_IMAGE, Problem, as_built, model_of, prepare, read, same_data
 
-Progress = Callable[[str, int, int], None]
+OnStep = Callable[[str, int, int], None]
+"""Called with a step of a suite in words, and how much of it is done of how much."""
 BATCH = 512
 
 

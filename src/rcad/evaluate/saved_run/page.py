@@ -20,7 +20,7 @@ from rcad.evaluate.saved_run.tables import (
     tables,
 )
 from rcad.report.document import Document, Figure, Part, Section, Table
-from rcad.report.drawing import BLACK, GREY, bare, blank, colours_of, label
+from rcad.report.drawing import BLACK, GREY, axes, colours_of, grid, label
 from rcad.runs.words import plural
 
 WIDTH, HEIGHT = 4.0, 3.4
@@ -214,8 +214,7 @@ def _by_radius(record: Mapping[str, Any], attack: str) -> tuple[list[float], lis
 
 def _bars(groups: Sequence[Group], paint: Colours) -> Figure:
     names = list(dict.fromkeys(n for g in groups for e in evaluations(g, "corruptions") for n in e["curves"]["scores"]))
-    figure = blank(WIDTH, 0.9 + 0.36 * len(names) + 0.12 * len(names) * (len(groups) - 1))
-    ax = figure.subplots()
+    figure, ax = axes(WIDTH, 0.9 + 0.36 * len(names) + 0.12 * len(names) * (len(groups) - 1))
     thick = 0.8 / len(groups)
     for k, group in enumerate(groups):
         records = evaluations(group, "corruptions")
@@ -257,7 +256,7 @@ def _alpha(groups: Sequence[Group], paint: Colours) -> Figure:
             if style == "-" and len(groups) <= 2:
                 low, high = (np.mean([[q[k] for q in c["quantiles"]] for c in curves], 0) for k in (0, -1))
                 ax.fill_between(range(len(ticks)), low, high, color=paint[group["name"]], alpha=0.12, lw=0)
-    ax.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks], fontsize=8)
+    ax.set_xticks(range(len(ticks)), [f"{tick:g}" for tick in ticks])
     ax.set(xlabel="alpha, L2 distance in the units of the input", ylabel="mean entropy, nats")
     band = " Shaded: from the 10th to the 90th percentile of examples." if len(groups) <= 2 else ""
     text = (
@@ -280,9 +279,8 @@ def _roc(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
 
 
 def _entropies(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
-    figure = blank(WIDTH, 0.7 + 1.15 * len(groups))
-    panels = figure.subplots(len(groups), 1, squeeze=False, sharex=True)[:, 0]
-    for ax, group in zip(panels, groups, strict=True):
+    figure, panels = grid(WIDTH, 0.7 + 1.15 * len(groups), len(groups), 1, sharex=True)
+    for ax, group in zip(panels.flat, groups, strict=True):
         histograms = [e["curves"]["foreign"][name]["histogram"] for e in evaluations(group, "ood")]
         # The bins of a regression target differ between seeds; then the first one is shown.
         edges = histograms[0]["edges"]
@@ -292,9 +290,8 @@ def _entropies(groups: Sequence[Group], name: str, paint: Colours) -> Figure:
         ax.stairs(foreign, edges, color=GREY, lw=1.6, label="OOD")
         ax.set_title(label(group["name"], 2 * LONGEST, 1), fontsize=9, loc="left")
         ax.set_ylabel("%", fontsize=8)
-        bare(ax)
-    panels[0].legend(fontsize=8, frameon=False)
-    panels[-1].set_xlabel("predictive entropy, nats")
+    panels.flat[0].legend(fontsize=8, frameon=False)
+    panels.flat[-1].set_xlabel("predictive entropy, nats")
     text = f"Entropy of test examples (filled) and of {_in_words(name)} (line), in percent of each."
     return Figure(figure, text, f"Histograms of entropy on test examples and on {_in_words(name)}, by method.")
 
@@ -305,8 +302,7 @@ def _in_words(name: str) -> str:
 
 def _axes(width: float = WIDTH, diagonal: float = 0) -> tuple[Any, Any]:
     """A figure and its axes; `diagonal` draws a dotted line of reference up to there."""
-    figure = blank(width, HEIGHT)
-    ax = figure.subplots()
+    figure, ax = axes(width, HEIGHT)
     if diagonal:
         ax.plot([0, diagonal], [0, diagonal], color=GREY, lw=0.9, ls=(0, (1, 2)))
     return figure, ax
@@ -323,7 +319,6 @@ def _line(
 
 
 def _with_legend(figure: Any, ax: Any) -> Any:
-    bare(ax)
     handles, labels = ax.get_legend_handles_labels()
     short = [label(text, LONGEST, 1) for text in labels]
     columns = 2 if max(map(len, short)) <= 18 else 1

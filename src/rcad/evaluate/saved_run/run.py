@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from rcad.errors import InputError, need
-from rcad.evaluate.saved_run.loading import RunLoader, SavedRun, finished, foreign_inputs, load_weights
+from rcad.evaluate.saved_run.loading import OnStep, RunLoader, SavedRun, finished, foreign_inputs, load_weights
 from rcad.evaluate.saved_run.settings import EVALUATION, FOLDER, Evaluation, Settings, read_stored
 from rcad.evaluate.saved_run.suites import (
     NotApplicable,
@@ -21,22 +20,17 @@ from rcad.evaluate.saved_run.suites import (
     published_set,
 )
 from rcad.runs.config import DataConfig, RunConfig
-from rcad.runs.files import check_folder
+from rcad.runs.files import check_folder, make_folder, write_sealed
 from rcad.runs.pack import is_pack
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.machine import device_words, suitable_threads
+from rcad.train.progress import SILENT, Progress
 
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
-Report = Callable[[str, str, str, int, int], None]
-"""Called with (run, suite, activity in words, done, total)."""
 OnError = Callable[[str, InputError], None]
 """Called with a run that cannot be evaluated, and why."""
-
-
-def quiet(run: str, suite: str, activity: str, done: int, total: int) -> None:
-    """Says nothing."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +52,16 @@ def evaluate(
     run: str,
     suites: Sequence[str],
     settings: Settings,
-    report: Report = quiet,
+    progress: Progress = SILENT,
     *,
+    title: str = "",
     again: bool = False,
 ) -> Outcome:
     """One run, suite by suite; each record is written as soon as it is whole.
 
     Args:
         run: id, or the start of it.
+        title: what the progress calls it.
         again: measure also what a record holds already.
     """
     record = loader.store.get(run)
@@ -77,7 +73,10 @@ def evaluate(
     with suitable_threads(saved.problem.test[0]):
         for suite in suites:
             path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
-            full = resolved(saved, suite, settings, twin)
+            # All that the numbers depend on: a record with other settings is not taken for this one.
+            full = {**settings.of(suite), "limit": saved.limit(suite, settings)}
+            if suite == "attacks" and settings.masking:
+                full["twin"] = twin
             before = None if again else read_stored(path, record.id, full)
             if before is not None:
                 outcome.evaluations[suite] = before
@@ -85,7 +84,7 @@ def evaluate(
             check_folder(path.parent)
             start = time.perf_counter()
             try:
-                result = _measure(saved, suite, settings, twin, report)
+                result = _measure(saved, suite, settings, twin, partial(_told, progress, f"{title}{suite}"))
             except NotApplicable as reason:
                 outcome.refused[suite] = str(reason)
                 continue
@@ -100,7 +99,8 @@ def evaluate(
                 commit=commit(),
                 finished=utc_now(),
             )
-            outcome.evaluations[suite].write(path)
+            make_folder(path.parent)
+            write_sealed(path, outcome.evaluations[suite].to_dict())
     return outcome
 
 
@@ -124,7 +124,7 @@ def evaluate_all(
     runs: Sequence[str],
     suites: Sequence[str],
     settings: Settings,
-    report: Report = quiet,
+    progress: Progress = SILENT,
     *,
     again: bool = False,
     on_error: OnError | None = None,
@@ -154,11 +154,12 @@ def evaluate_all(
     if unfit and on_error is None:
         raise next(iter(unfit.values()))
     outcomes = []
-    for run in runs:
+    for number, run in enumerate(runs, 1):
         try:
             if run in unfit:
                 raise unfit[run]
-            outcomes.append(evaluate(loader, run, suites, settings, report, again=again))
+            title = f"run {number} of {len(runs)}, "
+            outcomes.append(evaluate(loader, run, suites, settings, progress, title=title, again=again))
         except InputError as error:
             if on_error is None:
                 raise
@@ -200,16 +201,11 @@ def erm_twin(store: Store, record: RunRecord) -> str | None:
     return run if twin.data_sha256 == record.data_sha256 else None
 
 
-def resolved(saved: SavedRun, suite: str, settings: Settings, twin: str | None) -> dict[str, Any]:
-    """All that a suite's numbers depend on: a record with other settings is not taken for this one."""
-    full = {**settings.of(suite), "limit": saved.limit(suite, settings)}
-    if suite == "attacks" and settings.masking:
-        full["twin"] = twin
-    return full
+def _told(progress: Progress, suite: str, step: str, done: int, total: int) -> None:
+    progress.detail(f"{suite}: {step}", done, total)
 
 
-def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, report: Report) -> SuiteResult:
-    progress = partial(report, saved.record.id, suite)
+def _measure(saved: SavedRun, suite: str, settings: Settings, twin: str | None, progress: OnStep) -> SuiteResult:
     if suite == "attacks":
         return attacks(saved, settings, progress, None if twin is None else saved.loader.load(twin))
     measure = {"calibration": calibration, "corruptions": corruptions, "ood": ood}[suite]

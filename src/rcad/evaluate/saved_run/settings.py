@@ -17,9 +17,7 @@ from rcad.runs.files import (
     denied,
     dumps,
     finite_or_none,
-    make_folder,
     set_aside,
-    write_sealed,
 )
 
 log = logging.getLogger("rcad")
@@ -48,16 +46,10 @@ class Settings(Value):
     """How to evaluate; every field belongs to the suites that its name tells.
 
     Args:
-        limit: examples a suite takes of the test split, drawn by `seed`; 0 for all, None by suite and device.
+        limit, attack_eps, attacks, masking, standard, corrupted, ood_data: as in `rcad.evaluate_run`.
         seed: of the examples drawn, of random starts, corruptions, directions and noise.
-        attack_eps: radii, l-infinity, in the units of the input ([0, 1] pixels; deviations of a table's columns).
-        attacks: which attacks, at each radius.
         steps: of PGD and APGD.
-        masking: look for signs of gradient masking.
-        standard: also the four attacks of the standard suite, at the radius of the masking checks (`pyautoattack`).
         corruptions, severities: which are generated, or read.
-        corrupted: folder of a published corrupted test set; None generates.
-        ood_data: other data sets by name, and "noise".
         alphas: distances of the curve of entropy against alpha, in the units of the input.
     """
 
@@ -164,10 +156,6 @@ class Evaluation(Value):
 
     def to_dict(self) -> dict[str, Any]:
         return EVALUATION.stamp({**asdict(self), "notes": list(self.notes)})
-
-    def write(self, path: Path) -> None:
-        make_folder(path.parent)
-        write_sealed(path, self.to_dict())
 
 
 FORM: dict[str, Any] = {

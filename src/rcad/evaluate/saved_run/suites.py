@@ -30,7 +30,7 @@ from rcad.evaluate.masking import masking_checks
 from rcad.evaluate.ood import Direction, detection, entropy_against_alpha, out_of_distribution
 from rcad.evaluate.regression import interval_coverage, regression
 from rcad.evaluate.robustness import accuracy_under, attacked_accuracy, standard_suite
-from rcad.evaluate.saved_run.loading import BATCH, Progress, SavedRun, foreign_inputs
+from rcad.evaluate.saved_run.loading import BATCH, OnStep, SavedRun, foreign_inputs
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.perturbations import GradientStep
@@ -57,7 +57,7 @@ class NotApplicable(Exception):
     """A suite makes no sense for a run; the sentence says why."""
 
 
-def calibration(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
+def calibration(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
     """How honest the probabilities are: as they are, with one temperature, and as conformal sets or intervals.
 
     Temperature and sets are fitted on the validation split.
@@ -108,7 +108,7 @@ def _of_classes(
     return classification(output, y), curves
 
 
-def attacks(saved: SavedRun, settings: Settings, progress: Progress, twin: SavedRun | None = None) -> SuiteResult:
+def attacks(saved: SavedRun, settings: Settings, progress: OnStep, twin: SavedRun | None = None) -> SuiteResult:
     """Percent right under each attack and radius, and whether that can be believed.
 
     Args:
@@ -169,7 +169,7 @@ def _attacks_within(eps: float, saved: SavedRun, settings: Settings) -> dict[str
     return {name: attack for name, attack in by_name.items() if name in settings.attacks}
 
 
-def corruptions(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
+def corruptions(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
     """Accuracy under fifteen corruptions at five severities: generated here, or the published files."""
     if not saved.is_image:
         raise NotApplicable("Corruptions are made for images; this run was trained on a table.")
@@ -229,7 +229,7 @@ def _corruption_numbers(scores: CorruptionScores) -> dict[str, float]:
     return numbers | {f"corrupted_accuracy_severity_{level}": 100 - value for level, value in curve}
 
 
-def ood(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
+def ood(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
     """Does the model know what it does not know? Scores against foreign data, and its entropy along growing steps."""
     x, y = saved.examples("ood", settings)
     # Without a cap: it would hide where the entropy goes on growing.
@@ -241,7 +241,9 @@ def ood(saved: SavedRun, settings: Settings, progress: Progress) -> SuiteResult:
     if saved.problem.classes:
         generator = seeded(saved.problem.device, settings.seed)
         numbers["suggested_alpha"] = suggest_alpha(*saved.problem.train, generator=generator)
-        sets["perturbed"] = _perturbed(saved, x, y, numbers["suggested_alpha"])
+        # RCAD's own examples of doubt: one step of that length up the loss of the model itself.
+        step, parts = GradientStep(numbers["suggested_alpha"]), batches(x, y, BATCH, saved.problem.device)
+        sets["perturbed"] = torch.cat([step(saved.model, part, labels, Categorical()) for part, labels in parts])
     for place, (name, inputs) in enumerate(sets.items()):
         progress("OOD data", place, len(sets))
         output = saved.outputs(inputs)
@@ -284,12 +286,6 @@ def roc(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:
     shares = [(part[:, None] >= thresholds).double().mean(0) for part in (inside, outside)]
     known, foreign = torch.stack(shares).tolist()
     return {"known": [0.0, *known], "foreign": [0.0, *foreign]}
-
-
-def _perturbed(saved: SavedRun, x: Tensor, y: Tensor, alpha: float) -> Tensor:
-    """RCAD's own examples of doubt: one step of length alpha up the loss of the model itself."""
-    parts = batches(x, y, BATCH, saved.problem.device)
-    return torch.cat([GradientStep(alpha)(saved.model, part, labels, Categorical()) for part, labels in parts])
 
 
 def _histogram(saved: SavedRun, inside: Tensor, outside: Tensor) -> dict[str, list[float]]:

@@ -90,8 +90,11 @@ def provenances(groups: Sequence[Group]) -> str:
 def tables(groups: Sequence[Group], suite: str) -> list[Table]:
     """A suite's tables; none where no run has it."""
     held = [group for group in groups if evaluations(group, suite)]
-    make = {"calibration": _calibration, "attacks": _attacks, "corruptions": _corruptions, "ood": _foreign_data}[suite]
-    return make(held) if held else []
+    if held and suite == "corruptions":
+        caption = f"Corruptions: {provenances(held)}. Accuracy over corruptions and severities."
+        return [_columns(held, CORRUPTED, caption)]
+    make = {"calibration": _calibration, "attacks": _attacks, "ood": _foreign_data}
+    return make[suite](held) if held else []
 
 
 def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
@@ -196,11 +199,6 @@ def _calibration(groups: Sequence[Group]) -> list[Table]:
             caption = f"Conformal {noun}, calibrated on the validation split: the share of test examples they hold, and"
             parts.append(_columns(held, columns, f"{caption} how large they are."))
     return parts
-
-
-def _corruptions(groups: Sequence[Group]) -> list[Table]:
-    caption = f"Corruptions: {provenances(groups)}. Accuracy over corruptions and severities."
-    return [_columns(groups, CORRUPTED, caption)]
 
 
 def _attacks(groups: Sequence[Group]) -> list[Table]:

@@ -16,7 +16,7 @@ from rcad.loss.method_rows import SEARCHED, MethodRow, method_rows, parse_method
 from rcad.loss.methods import METHODS, Method, bernoulli, compose
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import REAL_STEP, SAMPLE, apart, nearest_other_class, suggest_alpha
-from rcad.study.ranges import started
+from rcad.study.space import started
 from rcad.train.task import check_table, match_targets, resolve_auto
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from contracts.house import without_pictures
-from rcad.demo.acts import ACTS, FAST, FULL, SHARES, _judged, linear, run_demo
-from rcad.demo.page import document, table, verdicts
+from rcad.demo import ACTS, FAST, FULL, SHARES, _judged, document, linear, run_demo, table, verdicts
 from rcad.report import html, terminal
 from rcad.study.compare_page import sentences
 from rcad.train.progress import SILENT, Silent
@@ -112,12 +111,10 @@ def test_one_thread_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch, tm
 
     threads = []
     for name in ACTS:
-        monkeypatch.setattr(
-            f"rcad.demo.acts.{name}", lambda settings, progress: threads.append(torch.get_num_threads())
-        )
-    monkeypatch.setattr("rcad.demo.page.verdicts", lambda results: {})
-    monkeypatch.setattr("rcad.demo.page.document", lambda record: None)
-    monkeypatch.setattr("rcad.demo.acts.html.page", lambda document: "")
+        monkeypatch.setattr(f"rcad.demo.{name}", lambda settings, progress: threads.append(torch.get_num_threads()))
+    monkeypatch.setattr("rcad.demo.verdicts", lambda results: {})
+    monkeypatch.setattr("rcad.demo.document", lambda record: None)
+    monkeypatch.setattr("rcad.demo.html.page", lambda document: "")
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:

@@ -1,0 +1,342 @@
+"""`rcad demo`: four experiments without a download, judged as `rcad compare` judges, and their page.
+
+The linear theory and the moons are the paper's (F5 and T8, whose draws and numbers they use again, so they repeat a
+known result and are no new evidence); the digits and the diabetes data are `rcad compare` as anybody would call it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rcad.report import html
+from rcad.report.document import Command, Document, Figure, Part, Section, Table
+from rcad.report.drawing import BLACK, BLUE, GREEN, axes, grid, legend
+from rcad.report.numbers import listed, named_values, with_interval, with_spread
+from rcad.runs.files import dumps, make_folder, write_text
+from rcad.runs.record import versions
+from rcad.study.compare import compare
+from rcad.study.compare_page import difference_tables, judged, results_table
+from rcad.study.judge import QUESTION_RULE
+from rcad.study.outputs import check_packages, earlier
+from rcad.study.pictures import dots, forests
+from rcad.study.study import UNITS, WORDS, passes
+from rcad.train.machine import suitable_threads
+from rcad.train.progress import SILENT, Portion, Progress
+
+ACTS = {"linear": "linear theory", "moons": "moons", "digits": "digits, 100 labels", "diabetes": "diabetes"}
+SHARES = {"linear": 4.0, "moons": 40.0, "digits": 42.0, "diabetes": 14.0}
+"""Of the time, roughly, in percent."""
+Record = dict[str, Any]
+HEADER = ("data", "method", "accuracy or RMSE", "NLL", "RCAD better by", "RCAD")
+OUTCOMES = {"better": "wins", "worse": "loses", "undecided": "undecided"}
+ABOUT = {
+    "linear": "One feature separates two classes, eight are noise, and twenty examples are too few to tell them "
+    "apart. ERM puts much of its weight on the noise. RCAD continues from ERM's weights with the paper's substitute "
+    "for the entropy. Test accuracies are exact.",
+    "moons": "Two half moons in the first two of many dimensions, with noise on all of them. The hyperparameters are "
+    "those of table T8, which chose them on other data. The controls are RCAD with a random direction of the same "
+    "length, and RCAD without a step: if they do as well, the adversarial direction is not what helps.",
+    "digits": "100 images, a small CNN without normalisation, every method with its defaults: `rcad compare` without "
+    "tuning.",
+    "diabetes": "Regression on a few hundred rows: `rcad compare` with the same tuning budget for every method.",
+}
+NEXT = (
+    Command("rcad compare --data my.csv --target COLUMN", "Does it help on your data? Images: --data FOLDER."),
+    Command("rcad train --data my.csv --target COLUMN --method rcad", "Train with it:"),
+    Command("python -c 'import rcad; help(rcad.RCAD)'", "The loss in your own training loop:"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the numbers depend on, beside the versions. The moons' alpha, lam and step of FGSM are those T8 chose."""
+
+    draws: int = 200
+    moons_d: int = 625
+    moons_n: int = 1000
+    moons_test: int = 5000
+    moons_draws: int = 5
+    moons_epochs: int = 100
+    moons_hidden: int = 128
+    moons_grid: int = 75
+    alpha: float = 0.5
+    lam: float = 1.0
+    fgsm: float = 0.01
+    digits_seeds: int = 6
+    digits_epochs: int = 40
+    digits_width: int = 16
+    diabetes_seeds: int = 10
+    diabetes_budget: int = 8
+    diabetes_epochs: int | None = None
+
+
+FULL = Settings()
+FAST = Settings(20, 20, 100, 200, 3, 5, 16, 15, 0.5, 1.0, 0.01, 3, 1, 4, 3, 2, 2)
+"""A trial of seconds, whose numbers mean nothing."""
+TRIAL = "This was a trial on tiny data: its numbers mean nothing, and nothing is judged."
+
+
+def linear(settings: Settings, progress: Progress) -> Record:
+    """The paper's linear theory: RCAD starts where ERM ended; test accuracies are exact."""
+    from rcad.paper.theory.simulation import LARGE, SMALL, run_trajectories
+    from rcad.paper.theory.simulation import Settings as Linear
+
+    progress.overall(0, 1, "ERM, then RCAD")
+    begun = time.process_time()
+    study = run_trajectories(Linear(draws=settings.draws))
+    names = (f"rcad(alpha={LARGE:g})", f"rcad(alpha={SMALL:g})")
+    ends = {"erm": study.erm[-1], names[0]: study.path(LARGE)[-1], names[1]: study.path(SMALL)[-1]}
+    results = {name: {"accuracy": (100 * study.accuracy(w)).tolist()} for name, w in ends.items()}
+    return _judged(results, ["accuracy"], dict.fromkeys(results, time.process_time() - begun))
+
+
+def moons(settings: Settings, progress: Progress) -> Record:
+    """Two moons among hundreds of noise dimensions, and the predictions of ERM and RCAD in their plane."""
+    from rcad.loss.methods import METHODS
+    from rcad.paper import boundaries
+    from rcad.paper.moons import Cell, draw
+    from rcad.paper.stacked_tuning import Candidate, Job, Protocol, fit
+
+    d, seeds = settings.moons_d, range(settings.moons_draws)
+    folds = [draw(Cell(d, 0.1), settings.moons_n, settings.moons_test, seed) for seed in seeds]
+    protocol = Protocol("sgd", 0.05, 128, settings.moons_epochs, (settings.moons_hidden,))
+    numbers: dict[str, tuple[Any, ...]] = {
+        "erm": (),
+        "rcad": (settings.alpha, settings.lam),
+        "adversarial_training": (settings.fgsm, "linf", None),
+        "rcad_random": (settings.alpha, settings.lam),
+        "confidence_penalty": (settings.lam,),
+    }
+    methods = {name: METHODS[name](*values) for name, values in numbers.items()}
+    results, planes, seconds = {}, {}, {}
+    for k, (name, method) in enumerate(methods.items()):
+        part, begun = Portion(progress, k, 1, len(numbers), name), time.process_time()
+        jobs = [Job(Candidate({}, method), seed, seed) for seed in seeds]
+        fitted = fit(jobs, folds, protocol, lambda done, total, part=part: part.overall(done, total, ""))  # type: ignore[misc]
+        results[name] = {metric: fitted.metrics[metric] for metric in ("accuracy", "nll")}
+        seconds[name] = time.process_time() - begun
+        if name in ("erm", "rcad"):
+            plane = boundaries.probability(fitted.models[0], boundaries.grid(settings.moons_grid), d)
+            planes[name] = [round(100 * value) for value in plane.tolist()]
+    points = {"x": folds[0].x[: boundaries.SHOWN, :2].double().tolist(), "y": folds[0].y[: boundaries.SHOWN].tolist()}
+    costs = {name: passes(method, settings.moons_epochs) for name, method in methods.items()}
+    return {**_judged(results, ["accuracy", "nll"], seconds, costs), "planes": planes, "points": points}
+
+
+def digits(settings: Settings, progress: Progress) -> Record:
+    """100 images: a small CNN, label smoothing and both controls."""
+    network = {"model": "small_cnn", "settings": (f"model.width={settings.digits_width}", "model.norm=none")}
+    return _compared("digits[:100]", progress, seeds=settings.digits_seeds, epochs=settings.digits_epochs, **network)
+
+
+def diabetes(settings: Settings, progress: Progress) -> Record:
+    """A table with a regression target: every method tuned alike, with enough rows to choose by."""
+    tuned = {"budget": settings.diabetes_budget, "settings": ("data.validation=0.3",)}
+    return _compared("diabetes", progress, seeds=settings.diabetes_seeds, epochs=settings.diabetes_epochs, **tuned)
+
+
+def _compared(data: str, progress: Progress, **options: Any) -> Record:
+    return dict(compare(data, device="cpu", progress=progress, **options).record)
+
+
+def _judged(
+    results: Mapping[str, Mapping[str, Sequence[float]]],
+    metrics: Sequence[str],
+    seconds: Mapping[str, float],
+    costs: Mapping[str, float] | None = None,
+) -> Record:
+    """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
+    controls = ("rcad_random", "confidence_penalty")
+    cells = {}
+    for name, by_metric in results.items():
+        count = len(by_metric[metrics[0]])
+        tests = [{metric: by_metric[metric][k] for metric in metrics} for k in range(count)]
+        cells[name] = {
+            "role": "base" if name == "erm" else "control" if name in controls else "asked",
+            "seconds": seconds[name],
+            "passes": None if costs is None else costs[name],
+            "runs": count,
+            "seeds": {
+                str(k): {"chosen": {}, "test": test if all(v == v for v in test.values()) else None}
+                for k, test in enumerate(tests)
+            },
+        }
+    return {**judged(cells, metrics, 0.0), "cost": "CPU time"}
+
+
+class Demo(NamedTuple):
+    """What was made: the files and the record."""
+
+    page: Path
+    record_file: Path
+    record: Record
+
+
+def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
+    """Compute, judge, write OUT/demo.json and OUT/index.html; an interruption leaves nothing behind."""
+    check_packages(("scipy.stats", "scipy", "data"), ("sklearn.datasets", "scikit-learn", "sklearn"))
+    from rcad.paper import record as records
+
+    settings, scale = (FAST, "fast") if fast else (FULL, "full")
+    page, file = out / "index.html", out / "demo.json"
+    earlier([page, file], "demo", target="demo")
+    if fast:
+        records.refuse_to_replace_larger(file, "small")
+    with _folder(out), suitable_threads(torch.empty(0, 0)):
+        started, results, before = time.perf_counter(), {}, 0.0
+        for name, act in ACTS.items():
+            part = Portion(progress, before, SHARES[name], sum(SHARES.values()), act)
+            part.note = SILENT.note  # how each run ended is not what a demo is about
+            results[name] = globals()[name](settings, part)
+            if fast:
+                results[name]["sentences"] = [TRIAL]
+            before += SHARES[name]
+        record: Record = {
+            "target": "demo",
+            "scale": scale,
+            "settings": records.as_stored(asdict(settings)),
+            "versions": versions(("rcad", "torch", "numpy", "scipy")),
+            "seconds": round(time.perf_counter() - started, 1),
+            "results": records.as_stored(results),
+        }
+        record["verdicts"] = verdicts(record["results"])
+        text = html.page(document(record))
+        write_text(file, dumps(record, indent=None).replace('}, "', '},\n"') + "\n")
+        write_text(page, text)
+    return Demo(page, file, record)
+
+
+@contextlib.contextmanager
+def _folder(out: Path) -> Iterator[None]:
+    """The folder, made now if it is missing, so that a mistake shows before the work; one that stays empty goes."""
+    is_new = not out.exists()
+    make_folder(out)
+    try:
+        yield
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # what holds a file stays
+                out.rmdir()
+
+
+def verdicts(results: Mapping[str, Record]) -> dict[str, str]:
+    """One text per act: the answer to its question and, if RCAD is better, whether its direction is the reason."""
+    texts = {name: "\n".join(answers(act)) for name, act in results.items()}
+    few = "\n".join(f"{ACTS[name].capitalize()}: {texts[name]}" for name in ("digits", "diabetes"))
+    return {"linear": texts["linear"], "moons": texts["moons"], "few_labels": few}
+
+
+def answers(act: Record) -> list[str]:
+    """The sentences that the table's last column sums up."""
+    return list(act["sentences"][: 1 + (act["question"]["outcome"] == "better")])
+
+
+def table(record: Record, *, judged: bool = False) -> Table:
+    """A line for each method of each act, judged by the act's question.
+
+    Args:
+        judged: those alone that RCAD was compared with, which fits 80 columns.
+    """
+    rows = []
+    for name, act in record["results"].items():
+        pairs = [pair for pair in act["differences"] if pair["metric"] == act["metric"]]
+        by_rival = {pair["against"]: pair for pair in pairs if pair["method"] == act["question"]["method"]}
+        for method in act["methods"]:
+            accuracy, rmse, nll = (_spread(act, method, metric) for metric in ("accuracy", "rmse", "nll"))
+            gain = outcome = ""
+            if (pair := by_rival.get(method)) is not None:
+                gain = with_interval(pair["mean"], pair["low"], pair["high"])
+                outcome = OUTCOMES[pair["outcome"]] if record["scale"] == "full" else "a trial"
+            elif judged:
+                continue
+            rows.append([ACTS[name], method, accuracy or rmse, nll, gain, outcome])
+    units: dict[str, list[str]] = {}
+    for name, act in record["results"].items():
+        unit = f"{UNITS[act['metric']].strip()} of {WORDS[act['metric']]}"
+        units.setdefault(unit, []).append(ACTS[name].partition(",")[0])
+    words = "; ".join(f"{unit} on {listed(names)}" for unit, names in units.items())
+    caption = f"RCAD better by: {words}. Positive is better; intervals at 95%."
+    return Table(HEADER, rows, caption, spare=["NLL", "accuracy or RMSE"])
+
+
+def _spread(act: Record, method: str, metric: str) -> str:
+    summary = act["results"][method].get(metric, {}).get("summary")
+    return "" if summary is None else with_spread(summary["mean"], summary["sd"]) + "%" * (metric == "accuracy")
+
+
+def document(record: Record) -> Document:
+    """The page: the answers, then an act after the other, then what to do next."""
+    trial = "" if record["scale"] == "full" else f" {TRIAL}"
+    lead = (
+        "RCAD rewards a model for being unsure one large step up its own loss. Four experiments on this machine: where "
+        f"it should help, whether its direction is what helps, and where it does not.{trial}"
+    )
+    results = record["results"]
+    short = (
+        TRIAL if trial else "\n".join(f"{ACTS[name].capitalize()}: {answers(act)[0]}" for name, act in results.items())
+    )
+    extra: dict[str, list[Part]] = {"linear": [_histogram(results["linear"])], "moons": [_planes(results["moons"])]}
+    command = "rcad demo" if record["scale"] == "full" else "rcad demo --fast"
+    return Document(
+        "Does RCAD help?",
+        lead,
+        [
+            Section("In short", (), [table(record)], short),
+            *(_act(name, act, extra.get(name, []), judged=not trial) for name, act in results.items()),
+            Section("How it was judged", [f"{QUESTION_RULE}. The rule is part of the program; no result changes it."]),
+            Section("What to do next", (), NEXT),
+        ],
+        {
+            "Made by": f"{command}, in {record['seconds']:.0f} s",
+            "Versions": named_values(record["versions"]),
+            "Numbers": "demo.json",
+        },
+    )
+
+
+def _act(name: str, act: Record, extra: list[Part], *, judged: bool) -> Section:
+    drawn = [dots(act, metric) for metric in act["metrics"][:2]]
+    tables = [results_table(act), *(difference_tables(act) if judged else [])]
+    parts = [*extra, *tables, *drawn, *forests(act, 2)]
+    number = list(ACTS).index(name) + 1
+    return Section(f"{number}: {ACTS[name]}", [ABOUT[name]], parts, "\n".join(act["sentences"]))
+
+
+def _histogram(act: Record) -> Figure:
+    figure, ax = axes(4.6, 3.2)
+    for (name, result), colour in zip(act["results"].items(), (BLACK, BLUE, GREEN), strict=False):
+        ax.hist(list(result["accuracy"]["values"].values()), bins=25, histtype="step", lw=1.8, color=colour, label=name)
+    ax.set(xlabel="test accuracy, % (exact)", ylabel="draws")
+    legend(figure, ax.get_legend_handles_labels()[0], 3)
+    return Figure(figure, "Test accuracy over the draws.", "Histograms of test accuracy by classifier.")
+
+
+def _planes(act: Record) -> Figure:
+    """The plane of the true features under ERM and under RCAD, in the first draw."""
+    from rcad.paper.boundaries import LIMITS
+
+    figure, panels = grid(7.4, 2.9, 1, 2)
+    where, labels = np.asarray(act["points"]["x"]), np.asarray(act["points"]["y"])
+    for ax, (name, flat) in zip(panels.flat, act["planes"].items(), strict=True):
+        across = next(k for k in range(2, len(flat) + 1) if k * max(2, k * 2 // 3) == len(flat))
+        plane = np.asarray(flat, dtype=float).reshape(-1, across)
+        ax.imshow(plane, origin="lower", extent=LIMITS, cmap="RdBu", vmin=0, vmax=100, aspect="equal", alpha=0.55)
+        x, y = np.linspace(*LIMITS[:2], plane.shape[1]), np.linspace(*LIMITS[2:], plane.shape[0])
+        if plane.min() < 50 < plane.max():
+            ax.contour(x, y, plane, levels=[50], colors="black", linewidths=1.8)
+        for label, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
+            chosen = where[labels == label]
+            ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=9, color=colour, alpha=0.9, lw=0)
+        ax.set_title(name, fontsize=9.5)
+    caption = (
+        "The first draw: colour is the probability of a class where all noise dimensions are 0; the line: the boundary."
+    )
+    return Figure(figure, caption, "The plane of the true features coloured by the predictions of ERM and RCAD.", True)

@@ -1,1 +1,0 @@
-"""`rcad demo`: four experiments without a download, judged as `rcad compare` judges."""
