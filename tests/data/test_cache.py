@@ -167,18 +167,6 @@ def test_a_flipped_bit_is_rebuilt_and_in_a_large_entry_seen_by_verify(source, la
         assert verify(source.entry) is None
 
 
-def test_a_failed_build_leaves_nothing(source, monkeypatch):
-    def fail(folder):
-        np.save(folder / "train_x.npy", IMAGES)
-        raise InputError("expected luck")
-
-    monkeypatch.setattr(source, "build", fail)
-    with pytest.raises(InputError, match="luck"):
-        source.load()
-    assert entries(source.cache_dir) == []
-    assert not list((source.cache_dir / "images").glob(".*partial*"))
-
-
 def test_what_a_killed_process_left_is_ignored_and_removed(source):
     source.load()
     entry = source.entry

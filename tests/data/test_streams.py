@@ -22,7 +22,6 @@ from made import images
 from rcad.data import decoders, streams
 from rcad.data.dataset import Dataset
 from rcad.data.decoders import Decoder, share_of_cores
-from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import load
 from rcad.data.streams import Stream
 from rcad.errors import InputError
@@ -80,6 +79,7 @@ def test_a_stream_is_the_set_that_is_read_whole(tmp_path: Path, layout: str, mod
     for mine, other in ((stream.train, whole.train), (stream.test, whole.test)):
         assert isinstance(mine.x, Stream)
         assert (mine.x.shape, mine.x.dtype, len(mine.x)) == (other.x.shape, other.x.dtype, len(other))
+        assert mine.x.shape[1] == len(mode)  # one channel where all are grey
         assert mine.y.tolist() == other.y.tolist()
         assert np.array_equal(mine.x.copy(), other.x)
         squares = (other.x.astype(np.int64) ** 2).sum((0, 2, 3))
@@ -146,19 +146,6 @@ def test_broken_images_are_refused_or_named_and_counted(tmp_path: Path, layout: 
     assert stream.test.y.tolist() == whole.test.y.tolist()
     assert stream.omissions == whole.omissions
     assert stream.omissions[0].startswith("2 of 50 images skipped, e.g.: ")
-
-
-def test_images_that_differ_in_size_need_one(tmp_path: Path) -> None:
-    path = folders(tmp_path / "set", [picture(k, side=6 if k != 11 else 8) for k in range(20)])
-    with pytest.raises(SizesDifferError, match=r"every image to be 6x6 like the first, but got 8x8 in .*011.png; pass"):
-        load(path, cache_dir=tmp_path / "cache", stream=True)
-    assert load(path, cache_dir=tmp_path / "cache", stream=True, size=5).train.x.shape == (15, 3, 5, 5)
-
-
-def test_grey_images_before_a_coloured_one_have_its_channels(tmp_path: Path) -> None:
-    stream, whole = both(folders(tmp_path / "set", [picture(k, "RGB" if k == 13 else "L") for k in range(20)]))
-    assert stream.train.x.shape == (15, 3, 6, 6)
-    assert np.array_equal(stream.train.x.copy(), whole.train.x)
 
 
 def test_a_file_that_changes_later_is_one_line(tmp_path: Path, way: None) -> None:
