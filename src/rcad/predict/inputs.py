@@ -20,6 +20,7 @@ from rcad.data.files import read_bytes
 from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
 from rcad.data.table_files import Table, Text, frame_table, read_table
+from rcad.data.tables import list_names
 from rcad.errors import InputError, expanded, shaped, shown
 from rcad.evaluate.corruptions.generated import LUMA
 
@@ -145,8 +146,7 @@ class TableInputs(TableFeatures):
         return (len(self.scales.mean) + len(self.scales.indicators),)
 
     def __str__(self) -> str:
-        names = [code.name for code in self.encoder.codes]
-        return f"{len(names)} columns: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
+        return f"{len(self.encoder.codes)} columns: {list_names([code.name for code in self.encoder.codes])}"
 
     def read(self, x: Any, *, skip_bad: bool = False) -> Examples:
         table = self._table(x)
