@@ -53,17 +53,13 @@ def test_valid_serves_as_test_unless_there_is_one_with_labels(folder, name):
         assert reds(load(folder).test) == test
 
 
-def test_shards_in_a_data_folder_and_names_in_the_metadata(folder):
-    features = {"label": {"names": ["cat", "dog", "owl"], "_type": "ClassLabel"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    shard(folder / "data" / "train.parquet", [1, 2], [0, 1], metadata=metadata)
-    assert load(folder).classes == ("cat", "dog", "owl")
+NAMED = json.dumps({"info": {"features": {"label": {"names": ["cat", "dog", "owl"], "_type": "ClassLabel"}}}})
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"info": 3}', "{"])
-def test_metadata_of_another_form_names_no_classes(folder, text):
-    shard(folder / "train.parquet", [1, 2], [0, 1], metadata={"huggingface": text})
-    assert load(folder).classes == ("0", "1")
+@pytest.mark.parametrize("text", [NAMED, "[" * 100_000, "[]", '{"info": 3}', "{"])
+def test_metadata_in_its_own_form_names_the_classes_of_shards_in_a_data_folder(folder, text):
+    shard(folder / "data" / "train.parquet", [1, 2], [0, 1], metadata={"huggingface": text})
+    assert load(folder).classes == (("cat", "dog", "owl") if text == NAMED else ("0", "1"))
 
 
 def test_named_columns_classes_and_size(folder):
