@@ -138,8 +138,7 @@ class TableInputs(TableFeatures):
             size = len(Standardizer.from_dict(preprocessing["features"]).mean)
             names = shaped("columns", preprocessing["columns"], [str]) or [f"x{j}" for j in range(size)]
             encoder = TableEncoder(tuple(map(ColumnCode, names))).to_dict()
-        features = cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
-        return cls(features.encoder, features.scales)
+        return cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -153,9 +152,9 @@ class TableInputs(TableFeatures):
         # Columns that name the rows predict nothing, but tell them apart.
         headers = [name for name, _ in self.encoder.left_out if name in table.names and name != "row"]
         names = _numbered(len(table))
-        for text in (as_text(table, table.names.index(header)) for header in headers):
-            values = [*text.levels, ""]
-            names = [(*before, values[code]) for before, code in zip(names, text.codes, strict=True)]
+        for header in headers:
+            texts = as_text(table, table.names.index(header)).texts()
+            names = [(*before, text or "") for before, text in zip(names, texts, strict=True)]
         features = torch.from_numpy(self.scales.transform(self.encoder.transform(table)))
         return Examples(len(table), ("row", *headers), self._rows(table, names, features))
 
