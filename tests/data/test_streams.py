@@ -5,7 +5,6 @@ Decoding processes give what threads give, and end with the process that started
 
 from __future__ import annotations
 
-import io
 import os
 import signal
 import subprocess
@@ -18,7 +17,6 @@ import numpy as np
 import pytest
 
 from data.conftest import picture, shard
-from made import images
 from rcad.data import decoders, streams
 from rcad.data.dataset import Dataset
 from rcad.data.decoders import Decoder, share_of_cores
@@ -191,21 +189,8 @@ def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path: Path) 
     unpacked.write_bytes(content)
     with pytest.raises(InputError, match=r"row 0 as it was unpacked, but its bytes in .* rcad data clear --yes"):
         stream.copy()
-
-
-def test_a_damaged_survey_is_made_again(tmp_path: Path) -> None:
-    images(str(tmp_path / "images"))
-    first = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
-    (survey,) = (tmp_path / "cache" / "streams").glob("*/moments.npy")
-    whole = survey.read_bytes()
-    other = io.BytesIO()
-    np.save(other, np.zeros(3))
-    cut = whole[: len(whole) // 2]
-    for damage in (cut, b"", bytes(len(whole)), whole[:80] + b"\xff" + whole[81:], other.getvalue()):
-        survey.write_bytes(damage)
-        again = load(str(tmp_path / "images"), cache_dir=tmp_path / "cache", stream=True)
-        assert again.train.x.shape == first.train.x.shape
-        assert survey.read_bytes() == whole
+    unpacked.write_bytes(content[:-1])  # that something is missing is seen when it is opened
+    assert len(load(path, cache_dir=tmp_path / "cache", stream=True).train.x.copy()) == 6
 
 
 def test_small_sets_start_no_processes(
