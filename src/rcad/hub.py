@@ -82,8 +82,15 @@ class Repository:
         except hub.errors.HFValidationError as error:
             raise InputError(f"expected the name of a {kind} on the Hub, but got {address} ({why(error)})") from None
         except Exception as error:  # no network, or a server in trouble
-            self.online, self.commit = False, self._known_commit(error)
+            revision = address.revision or "main"
+            ref = self._home / "refs" / revision
+            self.online, self.commit = False, ref.read_text(errors="replace").strip() if ref.is_file() else revision
             self._folder = self._home / "snapshots" / self.commit
+            if not self._folder.is_dir():
+                raise InputError(
+                    f"expected {address} from the Hub or from the cache {self._home.parent}, but it is not there and "
+                    f"the Hub was not reached ({why(error)}); fetch it online once"
+                ) from None
             self.names = sorted(str(p.relative_to(self._folder)) for p in self._folder.rglob("*") if p.is_file())
             return
         self.online, self.commit = True, str(told.sha)
@@ -104,18 +111,6 @@ class Repository:
                 raise InputError(f"expected {name} of {self.address} in the cache, but it is not; fetch it online once")
         self._verify(found)
         return found
-
-    def _known_commit(self, error: Exception) -> str:
-        """The commit that the cache has for the revision."""
-        revision = self.address.revision or "main"
-        path = self._home / "refs" / revision
-        commit = path.read_text(errors="replace").strip() if path.is_file() else revision
-        if not (self._home / "snapshots" / commit).is_dir():
-            raise InputError(
-                f"expected {self.address} from the Hub or from the cache {self._home.parent}, but it is not there and "
-                f"the Hub was not reached ({why(error)}); fetch it online once"
-            )
-        return commit
 
     def _download(self, names: Sequence[str], progress: Progress | None) -> None:
         hub = library()

@@ -161,14 +161,6 @@ def test_a_broken_exif_block_is_passed_over(recwarn):
     assert not recwarn, "Pillow's complaints would end up on the user's terminal"
 
 
-def test_grey_images_keep_one_channel(tmp_path):
-    names, images = make_files(tmp_path, 4, shape=(6, 5))
-    decode_files(tmp_path, names)
-    np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), images[:, None])
-    decode_files(tmp_path, names, size=3)
-    assert np.load(tmp_path / "train_x.npy").shape == (4, 1, 3, 3)
-
-
 def test_grey_images_have_three_channels_where_one_has_colour(tmp_path, way):
     names, images = make_files(tmp_path, 4, shape=(6, 5))
     (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))

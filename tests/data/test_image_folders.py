@@ -92,15 +92,6 @@ def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
     assert len(load(root).train) == 8
 
 
-def test_size_makes_differing_images_alike(tmp_path):
-    root = write(tmp_path / "pets", cat__a_dot_PNG=red(1, 8, 12), dog__b_dot_bmp=red(2, 20, 10))
-    with pytest.raises(InputError, match="size="):
-        load(root)
-    dataset = load(root, size=6)
-    assert dataset.train.x.shape == (2, 3, 6, 6)
-    assert reds(dataset.train) == [1, 2]
-
-
 def test_long_lists_keep_their_order(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
     root = write(tmp_path / "set", **{f"{'ab'[i % 2]}__{i}": i for i in range(10)})

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data.conftest import encode, red, reds, shard
+from data.conftest import red, reds, shard
 from rcad.data import image_parquet
 from rcad.errors import InputError
 
@@ -53,17 +53,13 @@ def test_valid_serves_as_test_unless_there_is_one_with_labels(folder, name):
         assert reds(load(folder).test) == test
 
 
-def test_shards_in_a_data_folder_and_names_in_the_metadata(folder):
-    features = {"label": {"names": ["cat", "dog", "owl"], "_type": "ClassLabel"}}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    shard(folder / "data" / "train.parquet", [1, 2], [0, 1], metadata=metadata)
-    assert load(folder).classes == ("cat", "dog", "owl")
+NAMED = json.dumps({"info": {"features": {"label": {"names": ["cat", "dog", "owl"], "_type": "ClassLabel"}}}})
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"info": 3}', "{"])
-def test_metadata_of_another_form_names_no_classes(folder, text):
-    shard(folder / "train.parquet", [1, 2], [0, 1], metadata={"huggingface": text})
-    assert load(folder).classes == ("0", "1")
+@pytest.mark.parametrize("text", [NAMED, "[" * 100_000, "[]", '{"info": 3}', "{"])
+def test_metadata_in_its_own_form_names_the_classes_of_shards_in_a_data_folder(folder, text):
+    shard(folder / "data" / "train.parquet", [1, 2], [0, 1], metadata={"huggingface": text})
+    assert load(folder).classes == (("cat", "dog", "owl") if text == NAMED else ("0", "1"))
 
 
 def test_named_columns_classes_and_size(folder):
@@ -73,15 +69,10 @@ def test_named_columns_classes_and_size(folder):
     assert dataset.train.x.shape == (2, 3, 4, 4)
 
 
-def test_grey_becomes_rgb(folder):
-    shard(folder / "train.parquet", [encode(np.full((4, 4), 7, np.uint8)), 2], [0, 1])
-    assert load(folder).train.x[0, :, 0, 0].tolist() == [7, 7, 7]
-
-
 def test_one_file_is_a_training_split(folder):
-    file = shard(folder / "anything.parquet", [1, 2], [0, 1])
+    file = shard(folder / "anything.parquet", [1, 2], pa.array([0, 1], pa.uint8()))
     dataset = image_parquet.load(str(file), cache_dir=folder / "cache")
-    assert dataset.test is None
+    assert (dataset.test, dataset.train.y.dtype) == (None, np.int64)
     assert image_parquet.has_images(file)
     pq.write_table(pa.table({"image": ["a.png"], "age": [3]}), folder / "table.parquet")
     assert not image_parquet.has_images(folder / "table.parquet")
@@ -95,8 +86,3 @@ def test_errors_name_the_row_of_the_shard(folder):
     shard(second, [1, 2, 3, 4, 5], [0, 1, 0, -3, 0])
     with pytest.raises(InputError, match=r"from 0, but got -3 in .*train-00001-of-00002.parquet row 3"):
         load(folder)
-
-
-def test_labels_of_every_integer_width(folder):
-    shard(folder / "train.parquet", [1, 2], pa.array([0, 1], pa.uint8()))
-    assert load(folder).train.y.dtype == np.int64

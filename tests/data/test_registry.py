@@ -111,31 +111,26 @@ def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
     [
         ("cifar-100", r"did you mean 'cifar100'\?"),
         ("CIFAR10", r"did you mean 'cifar10'\?"),
+        ("digts", r"did you mean 'digits'\?$"),
+        ("phots", r"did you mean 'Photos'\?$"),
+        ("Photos/trian.csv", r"did you mean 'Photos/train.csv'\?$"),
         ("qqqq", "rcad data list"),
         ("", "expected a path or one of"),
         ("no/such/folder", "expected a file or folder at no/such/folder, but there is none"),
         ("missing.csv", "expected a file or folder at missing.csv"),
         ("cifar100", "set RCAD_DATA"),
+        ("sales.xlsx", r"sales.xlsx; save it as CSV \(UTF-8\)$"),
     ],
 )
-def test_unknown_names(name, message, monkeypatch):
+def test_unknown_names_and_slips(tmp_path, name, message, monkeypatch):
     monkeypatch.delenv("RCAD_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, Photos__train_dot_csv=b"a,b\n", sales_dot_xlsx=b"PK")
     with pytest.raises(InputError, match=message):
         registry.load(name)
 
 
-def test_a_path_with_a_slip_is_told_the_nearest(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "Photos", train_dot_csv=b"a,b\n")
-    for name, meant in (("phots", "Photos"), ("Photos/trian.csv", "Photos/train.csv"), ("digts", "digits")):
-        with pytest.raises(InputError, match=rf"did you mean '{meant}'\?$"):
-            registry.load(name)
-
-
-def test_a_spreadsheet_and_a_known_set_that_is_not_there_say_what_to_do(tmp_path):
-    write(tmp_path, sales_dot_xlsx=b"PK")
-    with pytest.raises(InputError, match=r"sales.xlsx; save it as CSV \(UTF-8\)$"):
-        registry.load(tmp_path / "sales.xlsx")
+def test_a_known_set_that_is_not_there_says_what_to_do(tmp_path):
     with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
         registry.load("svhn", data_dir=tmp_path)
 

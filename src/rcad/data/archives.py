@@ -9,7 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 from typing import Any, NamedTuple
 
 from rcad.data.cache import build_once, check_room, fingerprint, holding
@@ -31,9 +31,8 @@ def is_archive(path: Path) -> bool:
 
 def check_member(archive: Path, name: str, *, regular: bool) -> None:
     """Refuse a member that is absolute, climbs with "..", has no name, or is neither a file nor a folder."""
-    parts = (*PurePosixPath(name).parts, *PureWindowsPath(name).parts)
-    absolute = PurePosixPath(name).is_absolute() or bool(PureWindowsPath(name).drive or PureWindowsPath(name).root)
-    if absolute or ".." in parts or "\0" in name:
+    path = PureWindowsPath(name)  # which knows both kinds of slashes
+    if path.anchor or ".." in path.parts or "\0" in name:
         problem = "leaves the folder"
     elif not name:
         problem = "has no name"

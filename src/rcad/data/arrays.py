@@ -110,14 +110,12 @@ def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path) -> tup
             "store (N, ...) and (N,)"
         )
     origin = f"{path}:{x_name}"
-    return (_features(x, origin) if x.ndim == 2 else _images(x, origin)), y
-
-
-def _features(x: Array, origin: str) -> Array:
+    if x.ndim > 2:
+        return _images(x, origin), y
     if x.dtype.kind not in "biuf":
         raise InputError(f"expected numeric features in {origin}, but got dtype {x.dtype}; encode them as numbers")
     _check_finite(x, origin)
-    return compact(x)
+    return compact(x), y
 
 
 def _images(x: Array, origin: str) -> npt.NDArray[np.uint8]:

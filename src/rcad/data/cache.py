@@ -29,12 +29,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
 from rcad.data.files import digest, exclusive_lock, reading, writing
 from rcad.errors import InputError, expanded
 
 T = TypeVar("T")
+Entry = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
+"""What was said of an entry, and its arrays by name."""
 FORMAT = 1
 # Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
 DECODING = 3
@@ -74,16 +77,25 @@ def cached(
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]
-    return build_once(cache_dir, f"images/{kind}-{key}", lambda folder: _seal(folder, build(folder)), open_entry)
+    described, arrays = cached_arrays(cache_dir, f"images/{kind}-{key}", build)
+    train = Split(arrays["train_x"], arrays["train_y"])
+    test = Split(arrays["test_x"], arrays["test_y"]) if "test_x" in arrays else None
+    classes, omissions = tuple(described["classes"]), tuple(described.get("omissions", ()))
+    return Dataset(kind, "classification", train, test, classes, note=described["note"], omissions=omissions)
 
 
-def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
-    """The data set in a cache folder, or None where it is missing, damaged or half-written.
+def cached_arrays(cache_dir: Path | str | None, name: str, build: Callable[[Path], dict[str, Any]]) -> Entry:
+    """The entry of this name: what `build` returned, ready for JSON, and the arrays that it saved in a folder."""
+    return build_once(cache_dir, name, lambda folder: _seal(folder, build(folder)), open_entry)
 
-    Images are mapped copy-on-write: they can be given to torch without a copy, and no write reaches the file.
+
+def open_entry(entry: Path, *, sums: bool = True) -> Entry | None:
+    """What a cache folder holds, or None where it is missing, damaged or half-written.
+
+    Arrays are mapped copy-on-write: they can be given to torch without a copy, and no write reaches the file.
 
     Args:
-        sums: compare the bytes of an entry of up to SUMMED with their sums as well.
+        sums: compare the bytes of arrays of up to SUMMED with their sums as well.
     """
     manifest = _read_manifest(entry)
     if manifest is None:
@@ -92,21 +104,13 @@ def open_entry(entry: Path, *, sums: bool = True) -> Dataset | None:
         sizes = {name: stored["bytes"] for name, stored in manifest["arrays"].items()}
         if any((entry / name).stat().st_size != size for name, size in sizes.items()):
             return None
-        if sums and sum(sizes.values()) <= SUMMED:
-            times = tuple((entry / name).stat().st_mtime_ns for name in (MANIFEST, *sizes))
+        files = [entry / name for name in sizes if name.endswith(".npy")]
+        if sums and sum(sizes[file.name] for file in files) <= SUMMED:
+            times = tuple(file.stat().st_mtime_ns for file in (entry / MANIFEST, *files))
             if not _sums_match(entry, times):
                 return None
         # Plain views: indexing a memmap subclass costs more and prints as one.
-        arrays = {name: np.asarray(np.load(entry / name, mmap_mode="c", allow_pickle=False)) for name in sizes}
-        return Dataset(
-            name=entry.name,
-            task="classification",
-            train=Split(arrays["train_x.npy"], arrays["train_y.npy"]),
-            test=Split(arrays["test_x.npy"], arrays["test_y.npy"]) if "test_x.npy" in arrays else None,
-            classes=tuple(manifest["classes"]),
-            note=manifest["note"],
-            omissions=tuple(manifest.get("omissions", ())),
-        )
+        return manifest, {file.stem: np.asarray(np.load(file, mmap_mode="c", allow_pickle=False)) for file in files}
     except Exception:  # a damaged header of an array ends in nearly everything
         return None
 
@@ -119,7 +123,8 @@ def _sums_match(entry: Path, times: tuple[int, ...]) -> bool:
 
 def _changed(entry: Path) -> Iterator[Path]:
     arrays = (_read_manifest(entry) or {"arrays": {}})["arrays"]
-    return (entry / name for name, stored in arrays.items() if digest(entry / name) != stored["sha256"])
+    sums = {entry / name: stored["sha256"] for name, stored in arrays.items() if "sha256" in stored}
+    return (path for path, wanted in sums.items() if digest(path) != wanted)
 
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
@@ -226,10 +231,10 @@ def holding(*names: str) -> Callable[[Path], Path | None]:
 def _seal(folder: Path, described: Mapping[str, Any]) -> None:
     """Write the manifest. Everything reaches the disk first: after a power cut, a name must not outlive its data."""
     arrays = {}
-    for path in sorted(folder.glob("*.npy")):
+    for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
             os.fsync(file.fileno())
-        arrays[path.name] = {"bytes": path.stat().st_size, "sha256": digest(path)}
+        arrays[path.name] = {"bytes": path.stat().st_size} | ({"sha256": digest(path)} if path.suffix == ".npy" else {})
     manifest = {"format": FORMAT, **described, "arrays": arrays}
     with (folder / MANIFEST).open("w", encoding="utf-8") as out:
         json.dump({**manifest, "checksum": _checksum(manifest)}, out, indent=1)

@@ -120,14 +120,10 @@ class Decoders:
 
     def close(self) -> None:
         """Drop the jobs that have not begun and end the processes at once."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._end()
-        self._pool.shutdown()
-        self._end()  # a thread may have started one meanwhile
-
-    def _end(self) -> None:
-        for decoder in self.started:
-            decoder.end()
+        for wait in (False, True):  # a thread may start one while the others end
+            self._pool.shutdown(wait=wait, cancel_futures=True)
+            for decoder in self.started:
+                decoder.end()
 
     def _fetch(self, job: Decoding, out: Pixels) -> None:
         file = self._decoder().file.fileno()

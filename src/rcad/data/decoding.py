@@ -315,14 +315,12 @@ class Decoding:
 
     def measure(self) -> list[npt.NDArray[np.int64] | str]:
         """For each image the sums of the pixels and of their squares by channel, (2, C), or what is wrong with it."""
-        answers: list[npt.NDArray[np.int64] | str] = []
-        for image in self.images():
-            if isinstance(image, str):
-                answers.append(image)
-            else:
-                exact = image.astype(np.int64)
-                answers.append(np.stack([exact.sum((1, 2)), (exact * exact).sum((1, 2))]))
-        return answers
+        return [
+            image
+            if isinstance(image, str)
+            else np.stack([image.sum((1, 2), dtype=np.int64), np.square(image, dtype=np.int64).sum((1, 2))])
+            for image in self.images()
+        ]
 
     def images(self) -> Iterator[Pixels | str]:
         """The pixels of each image, or with `skip_bad` what is wrong with it."""

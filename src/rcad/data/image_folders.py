@@ -184,15 +184,14 @@ def load_labelled(
     images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)
     files, target = column_position(table, column, "file_column"), _label_column(table, column, label_column)
     table, unlabelled = with_targets(table, target, how.skip_bad)
-    text = as_text(table, files)
-    chosen = [None if code < 0 else names.get(text.levels[code]) for code in text.codes.tolist()]
+    texts = as_text(table, files).texts()
+    chosen = [None if text is None else names.get(text) for text in texts]
     missing = [row for row, name in enumerate(chosen) if name is None]
     if missing and not (how.skip_bad and len(missing) < len(chosen) - 1):
-        got = text.levels[text.codes[missing[0]]] if text.codes[missing[0]] >= 0 else ""
-        more = f", as are {len(missing) - 1} more of {len(chosen)}" if len(missing) > 1 else ""
+        got, more = texts[missing[0]] or "", f", as are {len(missing) - 1} more of {len(chosen)}"
         raise InputError(
             f"expected the image {got[:80]!r} of {table.where(missing[0], files)} in {images}, but it is "
-            f"missing{more}; correct the table, or pass --skip-bad"
+            f"missing{more if len(missing) > 1 else ''}; correct the table, or pass --skip-bad"
         )
     table = table.take(np.flatnonzero([name is not None for name in chosen]))
     present = [name for name in chosen if name is not None]
@@ -295,9 +294,8 @@ def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
 def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
     """The first column in which most of the first rows name images; an index, which counts, comes last."""
     for column in sorted(table.names, key=lambda name: UNNAMED.fullmatch(name) is not None):
-        text = as_text(table, table.names.index(column))
-        first = text.codes[:_LOOKED_AT].tolist()
-        if sum(code >= 0 and text.levels[code] in names for code in first) > len(first) / 2:
+        first = as_text(table, table.names.index(column)).texts(slice(_LOOKED_AT))
+        if sum(text in names for text in first) > len(first) / 2:
             return column
     return None
 

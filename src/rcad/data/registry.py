@@ -216,7 +216,14 @@ def load(
         return dataclasses.replace(_call(READERS[name], name, reading, options), name=name)
     source = ""
     if root is not None and name in OFFICIAL:
-        layout, path = _official(name, root)
+        recognised = locate(name, root)
+        if recognised is None:
+            looked = (f"{name}/", f"{OFFICIAL[name].folder}/", *(remote.filename for remote in OFFICIAL[name].files))
+            raise InputError(
+                f"expected {name} in {root}, but found none of: {', '.join(looked)}; "
+                f"run: {command('rcad', 'data', 'fetch', name, '--data-dir', str(root))}"
+            )
+        layout, path = recognised
         if layout == "parquet" and "label_column" not in options:
             # Shards often carry no names; for a known set the classes and so the allowed labels are known.
             options = {"classes": OFFICIAL[name].classes, **options}
@@ -242,19 +249,6 @@ def is_there(name: str, data_dir: Path | str | None = None) -> bool:
         return bool(_existing(name, data_root(data_dir)))
     except InputError:
         return False
-
-
-def _official(name: str, data_dir: Path) -> Recognised:
-    """The official files of an image set, or another layout that holds it (Parquet shards, class folders)."""
-    recognised = locate(name, data_dir)
-    if recognised is None:
-        official = OFFICIAL[name]
-        looked = f"{name}/, {official.folder}/, {', '.join(remote.filename for remote in official.files)}"
-        raise InputError(
-            f"expected {name} in {data_dir}, but found none of: {looked}; "
-            f"run: {command('rcad', 'data', 'fetch', name, '--data-dir', str(data_dir))}"
-        )
-    return recognised
 
 
 def available(data_dir: Path | str | None = None) -> list[Available]:

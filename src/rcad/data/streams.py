@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, build_once, cached, check_room, fingerprint, hashed
+from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, check_room, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import (
@@ -39,28 +39,11 @@ from rcad.data.decoding import (
 )
 from rcad.errors import InputError, memory
 
-T = TypeVar("T")
 AHEAD = 3
 """Batches that are decoded before they are asked for."""
 CHUNK = 16
 """Images that a thread, or its process, takes at a time."""
 Index = npt.NDArray[np.int64]
-Arrays = dict[str, npt.NDArray[Any]]
-
-
-class Survey(NamedTuple):
-    """The result of decoding every image once.
-
-    Attributes:
-        shape: (C, H, W) of all; C is 1 where all are grey.
-        moments: the sums of the pixels of each image by channel, and of their squares, int64 (2, N, C).
-        places, reasons: which images cannot be decoded, and why.
-    """
-
-    shape: Index
-    moments: Index
-    places: Index
-    reasons: npt.NDArray[np.str_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,30 +158,38 @@ def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading)
     identity = fingerprint(files, root, how.cache_dir)
     encoded = _encoded([part for parts in images.sources.values() for part in parts], files, how.cache_dir, identity)
 
-    def restore(_: Path, arrays: Arrays) -> Survey | None:
-        return Survey(**arrays) if arrays["moments"].shape[1] == len(encoded) else None
+    def survey(folder: Path) -> dict[str, Any]:
+        shape, moments, bad = look(encoded, how)
+        np.save(folder / "moments.npy", moments)
+        return {"shape": shape, "bad": list(bad.items())}
 
-    key = hashed("survey", identity, str(DECODING), str(how.size))
-    survey = _cached_arrays(how.cache_dir, key, lambda _: look(encoded, how)._asdict(), restore)
-    if len(survey.reasons) and not how.skip_bad:
-        raise InputError(str(survey.reasons[0]))
-    channels, height, width = survey.shape.tolist()
+    key = hashed("survey", identity, str(DECODING), str(how.size), str(len(encoded)))
+    described, arrays = cached_arrays(how.cache_dir, f"streams/{key[:32]}", survey)
+    bad: dict[int, str] = dict(described["bad"])
+    if bad and not how.skip_bad:
+        raise InputError(next(iter(bad.values())))
+    channels, height, width = described["shape"]
     splits, first = {}, 0
-    for split, rows in images.good_rows(survey.places).items():
+    for split, rows in images.good_rows(bad).items():
         y, shape = images.labels[split], (channels, height, width)
-        splits[split] = Split(Stream(encoded, shape, survey.moments, how.size, identity, rows + first), y[rows])
+        splits[split] = Split(Stream(encoded, shape, arrays["moments"], how.size, identity, rows + first), y[rows])
         first += len(y)
-    omissions = (*images.omissions, *images.skipped(survey.reasons.tolist()))
+    omissions = (*images.omissions, *images.skipped(bad.values()))
     note = "; ".join([images.note, *omissions, "streamed from disk"])
     train, test = splits["train"], splits.get("test")
     return Dataset("", "classification", train, test, images.classes, note=note, omissions=omissions)
 
 
-def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
-    """Decode every image once for its shape, statistics and errors."""
+def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict[int, str]]:
+    """Decode every image once.
+
+    Returns:
+        The shape (C, H, W) of all, where C is 1 if all are grey; the sums of the pixels of each image by channel, and
+        of their squares, int64 (2, N, C); and which images cannot be decoded, and why.
+    """
     parts = cut(encoded)
 
-    def survey(shape: Shape) -> Survey:
+    def survey(shape: Shape) -> tuple[Shape, Index, dict[int, str]]:
         jobs = [(Decoding(part, shape, how.size, how.skip_bad),) for part in parts]
         moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
         for first, answers in run_all("measure", jobs, how):
@@ -207,8 +198,7 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> Survey:
                     bad[place] = image
                 else:
                     moments[:, place] = image
-        places, reasons = np.asarray(list(bad), np.int64), np.asarray(list(bad.values()), np.str_)
-        return Survey(np.asarray(shape), moments, places, reasons)
+        return shape, moments, bad
 
     return in_one_shape(parts, how, survey)
 
@@ -221,7 +211,7 @@ def _encoded(
         names = [name for source in sources if isinstance(source, ImageFiles) for name in source.names]
         return ImageFiles(sources[0].root, names)
 
-    def pack(folder: Path) -> Arrays:
+    def pack(folder: Path) -> dict[str, Any]:
         check_room(folder, sum(file.stat().st_size for file in files), "unpack the shards")
         parts: list[tuple[int, ...]] = []
         firsts: dict[str, int] = {}
@@ -232,30 +222,9 @@ def _encoded(
                     data, start = b"" if isinstance(content, InputError) else content, out.tell()
                     out.write(data)
                     parts.append((start, out.tell(), zlib.crc32(data), len(firsts) - 1, len(parts) - first))
-        return {"shards": np.asarray(list(firsts), np.str_), "parts": np.asarray(parts, np.int64)}
+        np.save(folder / "parts.npy", np.asarray(parts))
+        return {"shards": list(firsts)}
 
-    def restore(folder: Path, arrays: Arrays) -> Packed | None:
-        file, parts = folder / "images.bin", arrays["parts"]
-        whole = file.stat().st_size == max(parts[-1:, 1], default=0)
-        return Packed(str(file), tuple(map(str, arrays["shards"])), parts) if whole else None
-
-    return _cached_arrays(cache_dir, hashed("packed", identity), pack, restore)
-
-
-def _cached_arrays(
-    cache_dir: Path | None, key: str, make: Callable[[Path], Arrays], restore: Callable[[Path, Arrays], T | None]
-) -> T:
-    """Arrays in a folder of the cache, made once, as the object that `restore` builds from them."""
-
-    def open_folder(folder: Path) -> T | None:
-        try:
-            with np.load(folder / "index.npz", allow_pickle=False) as file:  # which keeps a checksum of each
-                return restore(folder, {name: file[name] for name in file.files})
-        except Exception:  # a damaged header ends in nearly everything
-            return None
-
-    def build(folder: Path) -> None:
-        arrays: Any = make(folder)
-        np.savez(folder / "index.npz", **arrays)
-
-    return build_once(cache_dir, f"streams/{key[:32]}", build, open_folder)
+    name = f"streams/{hashed('packed', identity)[:32]}"
+    described, arrays = cached_arrays(cache_dir, name, pack)
+    return Packed(str(cache_root(cache_dir) / name / "images.bin"), tuple(described["shards"]), arrays["parts"])

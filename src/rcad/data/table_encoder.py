@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -167,7 +167,7 @@ class TableFeatures:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> TableFeatures:
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
         """The features that `to_dict` wrote; raises an InputError for anything else."""
         plain = shaped("the columns", state, {"encoder": dict, "scales": dict})
         encoder, scales = TableEncoder.from_dict(plain["encoder"]), Standardizer.from_dict(plain["scales"])

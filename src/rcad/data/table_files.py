@@ -202,7 +202,13 @@ def _written(values: Numbers) -> list[str | None]:
 
 def _read_text(path: Path) -> Table:
     raw = read_bytes(path)
-    text = _decode(raw, path)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"expected UTF-8 text in {path}, but got byte 0x{raw[error.start]:02x} in line {place}; save it as UTF-8"
+        ) from None
     if not text.strip():
         raise InputError(f"expected a table in {path}, but the file is empty")
     delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniff(text)
@@ -280,16 +286,6 @@ def _fast_columns(raw: bytes, text: str, delimiter: str, width: int) -> list[Any
         columns = [column.filter(pc.invert(blank)) for column in columns]
     longest = max(pc.max(pc.utf8_length(column)).as_py() or 0 for column in columns)
     return columns if longest <= csv.field_size_limit() else None
-
-
-def _decode(raw: bytes, path: Path) -> str:
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"expected UTF-8 text in {path}, but got byte 0x{raw[error.start]:02x} in line {line}; save it as UTF-8"
-        ) from None
 
 
 def _sniff(text: str) -> str:

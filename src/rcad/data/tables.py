@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split, Task, check_several
-from rcad.data.scaling import Real, compact
+from rcad.data.scaling import compact
 from rcad.data.table_encoder import (
     DATES,
     Style,
@@ -96,7 +96,15 @@ def load(
     if skipped:
         omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
     x = compact(encoder.transform(table))
-    y, classes = class_labels(table, t) if chosen == "classification" else (_real(table, t, style), ())
+    y: npt.NDArray[Any]
+    if chosen == "classification":
+        y, classes = class_labels(table, t)
+    else:
+        y, classes = compact(_targets(table, t, style)), ()
+        if y.min() == y.max():
+            raise InputError(
+                f"expected targets that differ in column {target_name!r} of {table.path}, but all are {y[0]:g}"
+            )
     held = f", the last {len(table) - rows} for the test" if rows < len(table) else ""
     inputs = f"{len(encoder.codes)} of {len(table.names)} columns are inputs"
     note = [f"{table.path.name}: {len(table)} rows{held}", f"{inputs}, {target_name!r} is the target", why, *omissions]
@@ -196,10 +204,8 @@ def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str
     text = as_text(table, t)
     numeric = text.numbers is not None
     if numeric:
-        real = numbers(table, t)
-        _check_size(table, t, real)
         # "1" and "1.0" are one class.
-        levels, labels = np.unique(real, return_inverse=True)
+        levels, labels = np.unique(_targets(table, t), return_inverse=True)
         classes = [repr(int(v)) if float(v).is_integer() else repr(v) for v in levels.tolist()]
     else:
         classes = sorted(text.levels)
@@ -216,18 +222,9 @@ def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str
     return labels.astype(np.int64), tuple(classes)
 
 
-def _real(table: Table, t: int, style: Style) -> Real:
+def _targets(table: Table, t: int, style: Style = "plain") -> npt.NDArray[np.float64]:
+    """The targets as numbers, none so large that it must be an identifier."""
     values = numbers(table, t, style)
-    _check_size(table, t, values)
-    real = compact(values)
-    if real.min() == real.max():
-        raise InputError(
-            f"expected targets that differ in column {table.names[t]!r} of {table.path}, but all are {real[0]:g}"
-        )
-    return real
-
-
-def _check_size(table: Table, t: int, values: npt.NDArray[np.float64]) -> None:
     large = np.flatnonzero(np.abs(values) > _LARGEST_TARGET)
     if len(large):
         row = int(large[0])
@@ -235,3 +232,4 @@ def _check_size(table: Table, t: int, values: npt.NDArray[np.float64]) -> None:
             f"expected a target of at most 2^53 in size in {table.where(row, t)}, but got {values[row]:g}; "
             "is it an identifier?"
         )
+    return values

@@ -49,7 +49,8 @@ def build(
         in_shape: one example's shape: (C, H, W), or (D,) for "mlp".
         weights: a file to load, see `load_weights`; or "pretrained", those that timm has for its network. With either
             a timm network keeps its own mean and std.
-        norm: "batch", "group" or "none" for the convnets of this package.
+        norm: "batch", "group" or "none" (a factor and biases instead, started as Fixup does) for the convnets of this
+            package.
         mean, std: per channel of images, in [0, 1] pixels; by default 0 and 1, and timm's own for its networks.
         dropout: probability in [0, 1), for wide ResNets, "small_cnn", "mlp" and timm.
         width: base number of channels of a convnet.

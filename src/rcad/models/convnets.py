@@ -3,6 +3,7 @@
 ResNet-18, -34 and -50 (He et al., 2015) have the stem for small or for large images; their parameter names are
 torchvision's, so its weights load as they are. Wide ResNet-28-10 and -16-8 (Zagoruyko and Komodakis, 2016) have
 pre-activation blocks with dropout. The small one, for images of 8x8 to 32x32 pixels, has by default no normalisation.
+What the options that all have mean, `build` says.
 """
 
 from __future__ import annotations
@@ -88,11 +89,8 @@ class ResNet(Model):
     Args:
         block: `BasicBlock` or `Bottleneck`.
         depths: blocks in each of the four stages.
-        num_outputs: size of the output.
-        channels: channels of the images.
         stem: "cifar" (3x3 convolution) or "imagenet" (7x7 with stride 2, then a max pool).
         width: channels of the first stage.
-        norm: "batch"; "group"; "none" (a factor and biases instead, started as Fixup does).
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).
@@ -169,11 +167,8 @@ class WideResNet(Model):
     Args:
         depth: layers, 6n + 4.
         widen: the factor on the widths of the stages.
-        num_outputs: size of the output.
-        channels: channels of the images.
         width: channels of the stem; the stages have widen * width times 1, 2 and 4.
         dropout: probability in [0, 1), inside every block.
-        norm: "batch"; "group"; "none" (a factor and biases instead, started as Fixup does).
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).
@@ -217,11 +212,9 @@ class SmallCNN(Model):
     """Two 3x3 convolutions with a max pool after each, a third, then one hidden layer on the flattened map.
 
     Args:
-        num_outputs: size of the output.
         in_shape: (C, H, W) of the images, H and W at least 4.
         width: channels of the first convolution; the others have 2 * width, the hidden layer 4 * width units.
         dropout: probability in [0, 1) on the hidden layer.
-        norm: "none" (biases and a factor), "group" or "batch".
 
     Shape:
         (B, C, H, W) in [0, 1] -> (B, num_outputs).

@@ -22,14 +22,14 @@ class Model(nn.Module):
     mean and deviation of the images.
 
     Args:
-        channels: of the images; None for tables, which have no layer zero.
+        channels: of the images; None for tables, which need no layer zero.
     """
 
     head_name: str = "fc"
     num_features: int
     fc: nn.Linear
 
-    def __init__(self, channels: int | None) -> None:
+    def __init__(self, channels: int | None = None) -> None:
         super().__init__()
         self.normalize = Normalize((0.0,) * channels, (1.0,) * channels) if channels else nn.Identity()
 

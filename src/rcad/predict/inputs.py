@@ -20,6 +20,7 @@ from rcad.data.files import read_bytes
 from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
 from rcad.data.table_files import Table, Text, frame_table, read_table
+from rcad.data.tables import list_names
 from rcad.errors import InputError, expanded, shaped, shown
 from rcad.evaluate.corruptions.generated import LUMA
 
@@ -137,25 +138,23 @@ class TableInputs(TableFeatures):
             size = len(Standardizer.from_dict(preprocessing["features"]).mean)
             names = shaped("columns", preprocessing["columns"], [str]) or [f"x{j}" for j in range(size)]
             encoder = TableEncoder(tuple(map(ColumnCode, names))).to_dict()
-        features = cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
-        return cls(features.encoder, features.scales)
+        return cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (len(self.scales.mean) + len(self.scales.indicators),)
 
     def __str__(self) -> str:
-        names = [code.name for code in self.encoder.codes]
-        return f"{len(names)} columns: {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}"
+        return f"{len(self.encoder.codes)} columns: {list_names([code.name for code in self.encoder.codes])}"
 
     def read(self, x: Any, *, skip_bad: bool = False) -> Examples:
         table = self._table(x)
         # Columns that name the rows predict nothing, but tell them apart.
         headers = [name for name, _ in self.encoder.left_out if name in table.names and name != "row"]
         names = _numbered(len(table))
-        for text in (as_text(table, table.names.index(header)) for header in headers):
-            values = [*text.levels, ""]
-            names = [(*before, values[code]) for before, code in zip(names, text.codes, strict=True)]
+        for header in headers:
+            texts = as_text(table, table.names.index(header)).texts()
+            names = [(*before, text or "") for before, text in zip(names, texts, strict=True)]
         features = torch.from_numpy(self.scales.transform(self.encoder.transform(table)))
         return Examples(len(table), ("row", *headers), self._rows(table, names, features))
 

@@ -1,0 +1,250 @@
+"""CIFAR's binary records, from the archive and from its folder, and SVHN's .mat files; downloads from a server on this
+machine that cuts, ignores, refuses and lies.
+"""
+
+import dataclasses
+import hashlib
+import http.server
+import socket
+import threading
+
+import numpy as np
+import pytest
+import scipy.io
+
+from data.conftest import write
+from made import tar
+from one_line import one_line
+from rcad.data import official
+from rcad.data.official import fetch, fetch_file, load_cifar10, load_cifar100, load_svhn
+from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES, OFFICIAL, Remote
+from rcad.errors import InputError
+
+
+def records(count, label_bytes, seed=0, classes=10):
+    """(images, labels (N, label_bytes), file bytes)"""
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (count, 3, 32, 32), dtype=np.uint8)
+    labels = rng.integers(0, classes, (count, label_bytes), dtype=np.uint8)
+    return images, labels, np.concatenate([labels, images.reshape(count, -1)], 1).tobytes()
+
+
+def save(target, files):
+    """As a folder, or as an archive with one top folder, by the target's name."""
+    if target.name.endswith(".gz"):
+        return tar(target, {f"top/{name}": data for name, data in files.items()})
+    return write(target, **{name.replace(".", "_dot_"): data for name, data in files.items()})
+
+
+@pytest.mark.parametrize("name", ["cifar-10-binary.tar.gz", "folder"])
+def test_cifar10_joins_its_batches_in_order(tmp_path, unchecked, name):
+    batches = {f"data_batch_{i}.bin": records(2, 1, i) for i in (3, 1, 2, 5, 4)}
+    test = records(3, 1, 9)
+    files = {"test_batch.bin": test[2]} | {key: data for key, (_, _, data) in batches.items()}
+    path = save(tmp_path / name, files | {"readme.html": b"<html>"})
+    calls = []
+    dataset = load_cifar10(str(path), cache_dir=tmp_path / "cache", progress=lambda *counts: calls.append(counts))
+    ordered = [batches[f"data_batch_{i}.bin"] for i in range(1, 6)]
+    np.testing.assert_array_equal(dataset.train.x, np.concatenate([images for images, _, _ in ordered]))
+    np.testing.assert_array_equal(dataset.train.y, np.concatenate([labels[:, 0] for _, labels, _ in ordered]))
+    np.testing.assert_array_equal(dataset.test.x, test[0])
+    assert dataset.train.y.dtype == np.int64
+    assert dataset.classes == CIFAR10_CLASSES
+    assert calls == [(k, 6) for k in range(1, 7)]
+
+
+@pytest.mark.parametrize("name", ["cifar-100-binary.tar.gz", "folder"])
+def test_cifar100_has_coarse_and_fine_labels(tmp_path, unchecked, name):
+    images, labels, data = records(4, 2, classes=20)
+    names = "\n".join(f"super{i}" for i in range(20))
+    files = {"train.bin": data, "test.bin": data, "coarse_label_names.txt": names.encode()}
+    path = str(save(tmp_path / name, files))
+    fine = load_cifar100(path, cache_dir=tmp_path / "cache")
+    coarse = load_cifar100(path, cache_dir=tmp_path / "cache", labels="coarse")
+    np.testing.assert_array_equal(fine.train.x, images)
+    np.testing.assert_array_equal(coarse.train.y, labels[:, 0])
+    np.testing.assert_array_equal(fine.train.y, labels[:, 1])
+    assert fine.classes == CIFAR100_CLASSES
+    assert coarse.classes == tuple(names.split())
+
+
+def test_class_names_are_the_official_ones():
+    assert len(CIFAR10_CLASSES) == 10
+    assert len(set(CIFAR100_CLASSES)) == 100
+    assert list(CIFAR100_CLASSES) == sorted(CIFAR100_CLASSES)
+    assert (CIFAR100_CLASSES[0], CIFAR100_CLASSES[99]) == ("apple", "worm")
+
+
+def write_svhn(folder, part, labels, seed=0):
+    images = np.random.default_rng(seed).integers(0, 256, (len(labels), 3, 32, 32), dtype=np.uint8)
+    content = {"X": images.transpose(2, 3, 1, 0), "y": np.array(labels, np.uint8)[:, None]}
+    scipy.io.savemat(folder / f"{part}_32x32.mat", content, do_compression=True)
+    return images
+
+
+def test_ten_is_zero_and_extra_joins_train(tmp_path, unchecked):
+    train, test = write_svhn(tmp_path, "train", [10, 1, 9], 1), write_svhn(tmp_path, "test", [5], 2)
+    options = {"cache_dir": tmp_path / "cache"}
+    dataset = load_svhn(str(tmp_path), **options)
+    np.testing.assert_array_equal(dataset.train.x, train)
+    np.testing.assert_array_equal(dataset.train.y, [0, 1, 9])
+    np.testing.assert_array_equal(dataset.test.x, test)
+    assert dataset.classes == tuple("0123456789")
+    with pytest.raises(InputError, match=r"expected extra_32x32.mat in"):
+        load_svhn(str(tmp_path), extra=True, **options)
+    extra = write_svhn(tmp_path, "extra", [2, 10], 3)
+    joined = load_svhn(str(tmp_path / "train_32x32.mat"), extra=True, **options)
+    np.testing.assert_array_equal(joined.train.x, np.concatenate([train, extra]))
+    np.testing.assert_array_equal(joined.train.y, [0, 1, 9, 2, 0])
+
+
+CONTENT = bytes(range(256)) * 4000
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Serves CONTENT. `cuts`: after how many bytes to drop each of the first connections."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.cuts, self.statuses, self.ranges = [], [], []
+        self.supports_range, self.sends_length, self.ignores_start = True, True, False
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/files/data.bin"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        server = self.server
+        wanted = self.headers.get("Range")
+        server.ranges.append(wanted)
+        if server.statuses:
+            self.send_error(server.statuses.pop(0))
+            return
+        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and server.supports_range else 0
+        if start >= len(CONTENT):
+            self.send_response(416)
+            self.send_header("Content-Range", f"bytes */{len(CONTENT)}")
+            self.end_headers()
+            return
+        self.send_response(206 if start else 200)
+        if start:
+            start = 0 if server.ignores_start else start
+            self.send_header("Content-Range", f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
+        if server.sends_length:
+            self.send_header("Content-Length", str(len(CONTENT) - start))
+        self.end_headers()
+        stop = start + server.cuts.pop(0) if server.cuts else None
+        self.wfile.write(CONTENT[start:stop])
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch):
+    monkeypatch.setattr(official.time, "sleep", lambda seconds: None)
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def remote(server, md5=None):
+    return Remote(server.url, md5 or hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
+
+
+@pytest.mark.parametrize(
+    ("fault", "part", "ranges"),
+    [
+        ({}, b"", [None]),
+        ({"cuts": [400_000, 300_000]}, b"", [None, "bytes=400000-", "bytes=700000-"]),
+        ({"cuts": [1000], "supports_range": False}, b"", [None, "bytes=1000-"]),
+        ({"cuts": [1000], "ignores_start": True}, b"", [None, "bytes=1000-", None]),
+        ({"sends_length": False}, b"", [None]),
+        ({"statuses": [503, 500]}, b"", [None, None, None]),
+        ({}, CONTENT[:1000], ["bytes=1000-"]),
+        ({}, CONTENT, ["bytes=1024000-"]),
+        ({}, CONTENT + b"too long", ["bytes=1024008-", None]),
+    ],
+)
+def test_a_file_comes_whole_whatever_the_server_does(server, tmp_path, fault, part, ranges):
+    vars(server).update(fault)
+    if part:  # left by an earlier call
+        (tmp_path / "data.bin.part").write_bytes(part)
+    calls = []
+    path = fetch_file(remote(server), tmp_path, progress=lambda *counts: calls.append(counts))
+    assert path == tmp_path / "data.bin"
+    assert path.read_bytes() == CONTENT
+    assert not path.with_name("data.bin.part").exists()
+    assert part or len(calls) > 2
+    assert part == CONTENT or calls[-1] == (len(CONTENT), len(CONTENT) if server.sends_length else 0)
+    fetch_file(remote(server), tmp_path)
+    assert server.ranges == ranges, "a file that is there is not asked for again"
+
+
+def test_what_came_of_a_lost_connection_is_kept(server, tmp_path):
+    server.cuts = [1000, 0, 0, 0]
+    with pytest.raises(InputError, match=r"connection was lost; try again to continue, or put the file at .*data.bin"):
+        fetch_file(remote(server), tmp_path)
+    assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:1000]
+    assert not (tmp_path / "data.bin").exists()
+
+
+def test_a_wrong_checksum_leaves_nothing_and_a_wrong_file_there_is_kept_and_named(server, tmp_path):
+    with pytest.raises(
+        InputError, match=r"^expected md5 0{32} for .*data.bin.part, but got [0-9a-f]{32}; fetch it again"
+    ):
+        fetch_file(remote(server, "0" * 32), tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
+    (tmp_path / "data.bin").write_bytes(b"mine")
+    with pytest.raises(InputError, match="delete it and fetch it again"):
+        fetch_file(remote(server), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == b"mine"
+
+
+def test_not_found_is_not_tried_again(server, tmp_path):
+    server.statuses = [404]
+    with pytest.raises(InputError, match=r"but got: HTTP 404 .*put the file at .*data.bin by hand$"):
+        fetch_file(remote(server), tmp_path)
+    assert len(server.ranges) == 1
+
+
+def test_no_network_and_other_addresses_are_one_line(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/data.bin"  # bound but not listening: refused
+        with one_line(f"put the file at {tmp_path / 'data.bin'} by hand"):
+            fetch_file(Remote(url, "0" * 32), tmp_path)
+    for url in ("file:///etc/passwd", "ftp://host/data.bin"):
+        with one_line("expected an http"):
+            fetch_file(Remote(url, "0" * 32), tmp_path)
+
+
+def test_fetch_takes_every_file_of_a_set(server, tmp_path, monkeypatch):
+    other = Remote(server.url.replace("data", "more"), remote(server).md5)
+    toy = dataclasses.replace(OFFICIAL["svhn"], files=(remote(server),), optional=(other,))
+    monkeypatch.setitem(OFFICIAL, "svhn", toy)
+    assert fetch("svhn", tmp_path) == [tmp_path / "svhn" / "data.bin"]
+    assert fetch("svhn", tmp_path, extra=True) == [tmp_path / "svhn" / name for name in ("data.bin", "more.bin")]
+    with pytest.raises(InputError, match="expected a data set that can be fetched"):
+        fetch("digits", tmp_path)
+
+
+def test_a_full_disk_is_not_taken_for_a_lost_connection(server, tmp_path):
+    (tmp_path / "data.bin.part").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"expected to write the download in .*No space left"):
+        fetch_file(remote(server), tmp_path)
+    assert len(server.ranges) == 1
