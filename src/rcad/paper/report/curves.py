@@ -230,8 +230,9 @@ def by_step(study: Study) -> Figure | None:
     for ax, (metric, epoch) in zip(axes.flat, product(MEASURES, EPOCHS), strict=True):
         for index, row in enumerate(rows):
             gains = step_gains(study, row, BASE, metric, epoch)
+            runs = {tuple(run.id for run in place.runs) for side, place in study.places.items() if side[0] == row}
             style: dict[str, Any] = {"color": colours[row], "label": drawing.label(row, 30)}
-            if gains and _same_runs(study, row):
+            if gains and len(runs) == 1:  # the same in every column
                 ax.axhline(next(iter(gains.values())).mean, lw=1.4, ls="--", **style)
             elif gains:
                 shifted = {alpha * (1 + 0.05 * index): gain for alpha, gain in gains.items()}
@@ -250,12 +251,6 @@ def by_step(study: Study) -> Figure | None:
     alt = f"{study.title}: gain over {BASE} in accuracy and NLL by alpha for {', '.join(rows)}."
     handles = axes[0][0].get_legend_handles_labels()[0]
     return drawing.finish(figure, handles, caption, alt, "curves", columns=3, wide=True)
-
-
-def _same_runs(study: Study, row: str) -> bool:
-    """Whether a row has the same runs in every column."""
-    runs = {tuple(run.id for run in place.runs) for column in study.columns if (place := study.place(row, column))}
-    return len(runs) == 1
 
 
 def step_words(study: Study) -> list[str]:

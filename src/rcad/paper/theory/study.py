@@ -81,18 +81,13 @@ def _level(where: str, statement: str, condition: str, holds: Tensor) -> Claim:
     return _claim(where, statement, ours, f"{condition} in most draws, 95% interval above 50%", judge_share(interval))
 
 
-def _largest_fall(values: Tensor) -> Tensor:
-    """How far a path falls below its own running maximum. (iterations, draws) -> (draws,)."""
-    return (values.cummax(0).values - values).amax(0)
-
-
 def figure_claims(study: Trajectories) -> list[Claim]:
     """Section 5's reading of its figure, (i) to (iii), over all draws."""
     erm, large, small = study.erm[-1], study.path(LARGE), study.path(SMALL)[-1]
     accuracy = [study.accuracy(w) for w in (erm, large[-1], small)]
     noise = [norms(w)[1] for w in (erm, large[-1], small)]
     true = norms(large)[0]
-    fall = _largest_fall(true)
+    fall = (true.cummax(0).values - true).amax(0)  # how far it falls below its own running maximum
     ends = (true[-1] >= NEAR_ONE) & (noise[1] <= NEAR_ZERO)
     hundred, seventy = accuracy[1] >= HUNDRED_PERCENT, accuracy[0] <= 0.70
     together = (noise[1] <= NEAR_ZERO) & (accuracy[2] < accuracy[0]) & (fall <= VISIBLE) & ends & hundred & seventy
@@ -358,7 +353,11 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     return Study(
         target="F5",
         title="linear theory",
-        about=_about(settings),
+        about=f"The paper's linear problem: n={problem.n}, d={problem.d} features of noise, beta={problem.beta:g}, "
+        f"sigma1={problem.sigma1:g}, sigma2={problem.sigma2}, gamma={problem.gamma:g}. {settings.draws:,} draws (seed "
+        f"{settings.seed}), {settings.steps} iterations of ERM (lr {settings.erm_lr:g}), then {settings.steps} of RCAD "
+        f"(lr {settings.rcad_lr:g}), projection: {settings.projection}, x~: {settings.reading}. Test accuracy is "
+        "exact. The paper gives no step sizes and shows one draw. Lines are medians, bands hold 90% of the draws.",
         metric="test accuracy",
         unit="",
         claims=judged,
@@ -400,14 +399,3 @@ def _checked(settings: Settings) -> tuple[dict[str, Any], list[Claim]]:
         *theorem_claims(met, conclusions, rates),
         *appendix_claims(behind),
     ]
-
-
-def _about(settings: Settings) -> str:
-    problem = settings.problem
-    return (
-        f"The paper's linear problem: n={problem.n}, d={problem.d} features of noise, beta={problem.beta:g}, "
-        f"sigma1={problem.sigma1:g}, sigma2={problem.sigma2}, gamma={problem.gamma:g}. {settings.draws:,} draws (seed "
-        f"{settings.seed}), {settings.steps} iterations of ERM (lr {settings.erm_lr:g}), then {settings.steps} of RCAD "
-        f"(lr {settings.rcad_lr:g}), projection: {settings.projection}, x~: {settings.reading}. Test accuracy is "
-        "exact. The paper gives no step sizes and shows one draw. Lines are medians, bands hold 90% of the draws."
-    )
