@@ -29,6 +29,8 @@ from rcad.stacked.train import train_stacked
 from rcad.train.task import check_cap
 
 Progress = Callable[[int, int], None]
+TUNING_SEED = 1000
+"""Of the first fold that methods are tuned on; what is judged has seeds from 0 on."""
 STACKED_NUMBERS = 2**25
 """Training features held at a time; larger jobs are trained fold by fold, sharing one copy of the data."""
 
@@ -214,18 +216,13 @@ def _problem(folds: Sequence[Fold]) -> StackedProblem:
 
 
 def tune(
-    arm: Arm,
-    folds: Sequence[Fold],
-    seeds: Sequence[int],
-    protocol: Protocol,
-    metric: str,
-    progress: Progress | None = None,
+    arm: Arm, folds: Sequence[Fold], protocol: Protocol, metric: str, progress: Progress | None = None
 ) -> tuple[list[list[float]], list[int]]:
     """The metric of every candidate on every fold, (folds, candidates), and each fold's best.
 
     A run that diverged is never the best; the earlier candidate wins a tie.
     """
-    jobs = [Job(candidate, k, seed) for k, seed in enumerate(seeds) for candidate in arm.candidates]
+    jobs = [Job(candidate, k, TUNING_SEED + k) for k in range(len(folds)) for candidate in arm.candidates]
     scores = np.reshape(fit(jobs, folds, protocol, progress).metrics[metric], (len(folds), -1))
     return scores.tolist(), [best(row, metric) for row in scores]
 
@@ -237,10 +234,7 @@ def best(values: npt.ArrayLike, metric: str) -> int:
 
 
 def refit(
-    chosen: Candidate | Sequence[Candidate],
-    folds: Sequence[Fold],
-    protocol: Protocol,
-    progress: Progress | None = None,
+    chosen: Candidate | Sequence[Candidate], folds: Sequence[Fold], protocol: Protocol, progress: Progress | None = None
 ) -> Metrics:
     """A configuration on every fold, or each fold's own, with its number as its seed: every metric, fold by fold."""
     each = [chosen] * len(folds) if isinstance(chosen, Candidate) else chosen

@@ -13,7 +13,7 @@ from rcad.paper.run import make_study
 from rcad.paper.theory import appendix, lemmas, study
 from rcad.paper.theory.problem import Interval, band, mean_interval, share_interval
 from rcad.paper.theory.simulation import Settings
-from rcad.paper.theory.study import judge_difference, judge_share, judge_universal
+from rcad.paper.theory.study import judge_interval, judge_universal
 
 
 @pytest.mark.parametrize(
@@ -27,8 +27,8 @@ from rcad.paper.theory.study import judge_difference, judge_share, judge_univers
 )
 def test_verdicts_follow_the_interval(low: float, high: float, difference: str, share: str) -> None:
     interval = Interval((low + high) / 2, low, high)
-    assert judge_difference(interval) == difference
-    assert judge_share(interval) == share
+    assert judge_interval(interval, 0, "opposite") == difference
+    assert judge_interval(interval, 0.5, "not reproduced") == share
 
 
 def test_a_proof_s_statement_is_refuted_by_one_exception() -> None:

@@ -46,18 +46,9 @@ def _claim(where: str, statement: str, ours: str, rule: str, verdict: Verdict | 
     return Claim(where, statement, verdict, ours=ours, rule=rule)
 
 
-def judge_difference(interval: Interval) -> Verdict:
-    """Positive differences speak for the claim."""
-    if interval.low > 0:
-        return "reproduced"
-    return "opposite" if interval.high < 0 else "undecided"
-
-
-def judge_share(interval: Interval) -> Verdict:
-    """The claim is about what one draw shows: most draws must show it."""
-    if interval.low > 0.5:
-        return "reproduced"
-    return "not reproduced" if interval.high < 0.5 else "undecided"
+def judge_interval(interval: Interval, level: float, below: Verdict) -> Verdict:
+    """Above the level it speaks for the claim; `below` is the verdict on what lies below it."""
+    return "reproduced" if interval.low > level else below if interval.high < level else "undecided"
 
 
 def judge_universal(holds: float, reversed_: float) -> Verdict:
@@ -71,14 +62,15 @@ def _difference(where: str, statement: str, label: str, values: Tensor, unit: fl
     interval = mean_interval(values)
     share = (values > 0).double().mean().item()
     number = f"{label} {unit * interval.value:+.3g} [{unit * interval.low:+.3g}, {unit * interval.high:+.3g}]"
-    ours = f"{number}; so in {share:.1%} of draws"
-    return _claim(where, statement, ours, "mean paired difference, 95% interval above 0", judge_difference(interval))
+    ours, verdict = f"{number}; so in {share:.1%} of draws", judge_interval(interval, 0, "opposite")
+    return _claim(where, statement, ours, "mean paired difference, 95% interval above 0", verdict)
 
 
 def _level(where: str, statement: str, condition: str, holds: Tensor) -> Claim:
     interval = share_interval(holds)
+    verdict = judge_interval(interval, 0.5, "not reproduced")  # of what one draw shows: most draws must show it
     ours = f"{interval.value:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]"
-    return _claim(where, statement, ours, f"{condition} in most draws, 95% interval above 50%", judge_share(interval))
+    return _claim(where, statement, ours, f"{condition} in most draws, 95% interval above 50%", verdict)
 
 
 def figure_claims(study: Trajectories) -> list[Claim]:
