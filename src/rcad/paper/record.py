@@ -200,6 +200,14 @@ class Study:
         return [column for column in self.columns if column in run]
 
     @property
+    def panels(self) -> dict[str, list[Series]]:
+        """The curves of each part of the figure."""
+        panels: dict[str, list[Series]] = {}
+        for series in self.series:
+            panels.setdefault(series.panel, []).append(series)
+        return panels
+
+    @property
     def tested(self) -> list[Claim]:
         """The claims both sides of which were run."""
         return [claim for claim in self.claims if claim.verdict != NOT_RUN]

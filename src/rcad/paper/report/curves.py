@@ -24,14 +24,11 @@ _SIZE = re.compile(r"(?:n ?= ?)?(\d[\d,]*)")
 
 def panels(study: Study) -> list[Figure]:
     """The curves of a record: a picture for each panel that has results."""
-    by_panel: dict[str, list[Series]] = {}
-    for series in study.series:
-        by_panel.setdefault(series.panel, []).append(series)
     pictures = []
-    for index, (panel, curves) in enumerate(by_panel.items()):
+    for index, (panel, curves) in enumerate(study.panels.items()):
         measured = [series for series in curves if any(v is not None for values in series.y for v in values)]
         if measured:
-            name = f"curves{index + 1 if len(by_panel) > 1 else ''}"
+            name = f"curves{index + 1 if len(study.panels) > 1 else ''}"
             along_names = any(isinstance(x, str) for series in measured for x in series.x)
             pictures.append((_categories if along_names else _curves)(study, name, panel, measured))
     return pictures

@@ -31,13 +31,11 @@ def details(study: Study) -> Details:
 
 def _curves(study: Study) -> Details:
     """Gains and entropies; curves of a cell's own number would repeat the table."""
-    panels: dict[str, list[Series]] = {}
-    for series in study.series:
-        if series.over is not None or series.panel == ENTROPY:
-            panels.setdefault(series.panel, []).append(series)
     tables: Details = {}
-    for panel, curves in panels.items():
+    for panel, curves in study.panels.items():
         over = curves[0].over
+        if over is None and panel != ENTROPY:
+            continue
         title = f"Gain over {over}, {panel}" if over else f"{capital(panel)} by alpha"
         rows = [
             [x if isinstance(x, str) else f"{x:,g}", *(_point(series, k) for series in curves)]
