@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judge_all, plan_claims
+from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judge_all
 from rcad.paper.record import Study
 from rcad.paper.tables import SUITES
-from rcad.paper.targets import Printed
 from rcad.study.statistics import paired
 
 RANDOM = "RCAD is more accurate than a random direction"
@@ -61,34 +60,6 @@ def test_three_seeds_are_enough_for_a_p_value_and_the_scale_is_noted() -> None:
 def test_what_could_not_be_measured_is_not_called_diverged() -> None:
     first, *_ = judge_all(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
     assert (first.verdict, first.note) == ("undecided", "not measured")
-
-
-def test_claims_are_planned_as_printed() -> None:
-    planned = plan_claims(["a", "b"], {"a": {"ERM": Printed(1.0), "RCAD": Printed(2.0)}}, [("RCAD", "ERM")], lower=True)
-    assert [(one.statement, one.published) for one in planned] == [
-        ("ERM is more accurate than RCAD", 1.0),
-        (RANDOM, None),
-        ("RCAD is more accurate than ERM", None),
-        (RANDOM, None),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("target", "statement", "published", "ours"),
-    [
-        ("T1", OVER_ERM, 1.0, False),
-        ("T1", OVER_ERM, None, True),
-        ("F7", OVER_ERM, None, False),  # a figure prints no numbers
-        ("T1", RANDOM, 1.0, True),
-        ("F6", RANDOM, None, True),
-        ("F5", "all of these in one draw", None, True),
-        ("T2", f"{RANDOM} + LS", 1.0, True),  # a control of that suite
-        ("T1", f"{RANDOM} + LS", 1.0, False),
-    ],
-)
-def test_which_are_checks_of_ours(target: str, statement: str, published: float | None, ours: bool) -> None:
-    claim = Claim("", statement, "reproduced", published=published)
-    assert Study(target, controls=SUITES[target].controls if target in SUITES else CONTROLS).added(claim) == ours
 
 
 def test_verdicts_are_counted_on_either_side() -> None:

@@ -156,8 +156,3 @@ def test_the_stream_is_fixed() -> None:
 def test_bayes_accuracy(sigma: float, expected: float) -> None:
     assert bayes_accuracy(sigma) == pytest.approx(expected, abs=2e-6)
     assert bayes_accuracy(sigma, "rest") == 1
-
-
-def test_test_examples_are_others() -> None:
-    held, _ = drawn(Cell(10, 0.75), 300, 2, test=True)
-    assert not np.isin(held[:, 5], drawn(Cell(10, 0.75), 500, 2)[0][:, 5]).any()

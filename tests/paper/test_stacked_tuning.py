@@ -71,7 +71,7 @@ def test_fold_by_fold_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_best_on_each_fold_is_chosen() -> None:
     folds = [made(k) for k in range(3)]
     arm = Arm("erm", stops(6, 3, 1))
-    scores, chosen = tune(arm, folds, [7, 8, 9], PROTOCOL, "nll")
+    scores, chosen = tune(arm, folds, PROTOCOL, "nll")
     assert [len(row) for row in scores] == [3, 3, 3]
     assert chosen == [row.index(min(row)) for row in scores]
 

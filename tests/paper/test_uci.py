@@ -72,14 +72,6 @@ def test_the_cap_matters_at_large_lambda(made: Study) -> None:
     assert np.abs(last).max() > 1e-4
 
 
-def test_a_study_without_a_cap_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert replace(SMOKE, cap=None).arms()
-    monkeypatch.setattr(uci, "LAMBDAS", (0.1, 0.9))
-    with pytest.raises(InputError, match=r"cap=None and lam=0.9"):
-        replace(SMOKE, cap=None).arms()
-    assert replace(SMOKE, cap=0.0).arms()
-
-
 def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None:
     path = tmp_path / "uci.json"
     settings = SMOKE.to_dict()

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
-from rcad.paper.moons import LABELS, TUNING_SEED, Cell, arc, build_arms, draw, draws_held
+from rcad.paper.moons import LABELS, Cell, arc, build_arms, draw, draws_held
 from rcad.paper.record import OnProgress, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
@@ -72,7 +72,7 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     cell, arm = settings.cell, settings.arm()
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     short = replace(settings.protocol, epochs=settings.epochs[0])
-    scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], short, "accuracy", partial(on_progress, "tuning RCAD"))
+    scores, (choice,) = tune(arm, [tuning], short, "accuracy", partial(on_progress, "tuning RCAD"))
     chosen = arm.candidates[choice]
     folds = draws_held(cell, settings.n, settings.draws, tuning)
     panels = [

@@ -24,7 +24,7 @@ from torch import Tensor
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Series, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.paper.targets import TARGETS
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
@@ -150,7 +150,6 @@ SEEN_BEFORE = (
     "lay on their edges. That was after a first full run, whose test numbers had been seen."
 )
 OTHER_NOISE = "Rows without a published number try the claim on another noise."
-TUNING_SEED = 1000
 PROTOCOL = Protocol("sgd", 0.05, 128, 100, (128,))
 PRINTED_SIZE = (20_000, 3, 300)
 """The paper's own number of examples and of epochs, with so many draws of ours; the last of the study over n."""
@@ -336,7 +335,7 @@ def tune_and_refit(cell: Cell, settings: Settings, on_progress: OnProgress) -> d
     methods, choices = {}, {}
     for arm in arms:
         progress = partial(on_progress, f"{cell.name}: {arm.name}")
-        scores, (choice,) = tune(arm, [tuning], [TUNING_SEED], settings.protocol, "accuracy", progress)
+        scores, (choice,) = tune(arm, [tuning], settings.protocol, "accuracy", progress)
         methods[arm.name] = refit(arm.candidates[choice], fresh, settings.protocol, progress)
         choices[arm.name] = {"chosen": choice, "validation": scores[0]}
     on_progress(f"{cell.name}: fixed settings", 0, 1)

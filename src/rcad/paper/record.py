@@ -200,6 +200,14 @@ class Study:
         return [column for column in self.columns if column in run]
 
     @property
+    def panels(self) -> dict[str, list[Series]]:
+        """The curves of each part of the figure."""
+        panels: dict[str, list[Series]] = {}
+        for series in self.series:
+            panels.setdefault(series.panel, []).append(series)
+        return panels
+
+    @property
     def tested(self) -> list[Claim]:
         """The claims both sides of which were run."""
         return [claim for claim in self.claims if claim.verdict != NOT_RUN]
@@ -215,13 +223,10 @@ class Study:
     def place(self, row: str, column: str) -> Place | None:
         return self.places.get((row, column))
 
-    def cells(self, metric: str | None = None) -> dict[Side, Mapping[int, float | None]]:
-        """By row and column the number of each seed: the column's own, or another metric."""
-        return {
-            side: seeds
-            for side, place in self.places.items()
-            if (seeds := place.by_seed(metric or self.metric_of(place.column)))
-        }
+    def cells(self, epoch: str = "") -> dict[Side, Mapping[int, float | None]]:
+        """By row and column the number of each seed, at the chosen epoch or, with LAST, at the last."""
+        cells = {side: place.by_seed(epoch + self.metric_of(place.column)) for side, place in self.places.items()}
+        return {side: seeds for side, seeds in cells.items() if seeds}
 
     def added(self, claim: Claim) -> bool:
         """Whether a claim is a check of ours: against a control, where a table prints nothing, or all in one draw."""

@@ -16,7 +16,7 @@ from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
 from rcad.paper import record as records
 from rcad.paper.benchmarks import Scale, missing
-from rcad.paper.claims import IMAGE_RULE, Claim, Seeds, Side, judge_all
+from rcad.paper.claims import IMAGE_RULE, Claim, Side, judge_all
 from rcad.paper.record import JSON, LAST, MEASURED, OnProgress, Run, Series, Study
 from rcad.paper.suite import Curve, Order, Plan, plan
 from rcad.paper.tables import SUITES
@@ -58,13 +58,16 @@ def settings(evaluation: str, scale: Scale) -> Settings:
 
 def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     """The suite's record; cells whose runs are not there have fewer of them."""
-    suite = planned.suite
+    suite, scale = planned.suite, planned.order.scale
     runs, unevaluated, trained_with = _runs(planned, shelf, on_progress)
+    networks: dict[str, dict[str, None]] = {}
+    for run in planned.runs:
+        networks.setdefault(run.column, {})[run.config.model.name] = None
     study = Study(
         target=suite.name,
         title=suite.title,
         about=suite.about,
-        scale=planned.order.scale,
+        scale=scale,
         protocol=planned.order.views,
         rows=suite.rows,
         columns=[column.name for column in suite.columns],
@@ -73,7 +76,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
         places=_places(planned, runs),
         rule=IMAGE_RULE,
         notes=[
-            *([LABELS[planned.order.scale]] if planned.order.scale in LABELS else []),
+            *([LABELS[scale]] if scale in LABELS else []),
             *suite.notes,
             *unevaluated,
             *([IN_BF16] if planned.order.precision == "bf16" else []),
@@ -84,18 +87,14 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
         settings={
             "seeds": list(planned.order.seeds),
             "precision": planned.order.precision,
-            "columns": {name: _setting(planned, name) for name in planned.columns},
+            "columns": {
+                name: suite.column(name).benchmark.words(scale, " or ".join(networks[name])) for name in planned.columns
+            },
         },
     )
     return replace(
         study, claims=judge_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
     )
-
-
-def _setting(planned: Plan, column: str) -> str:
-    """A column's data, network and schedule in words."""
-    networks = dict.fromkeys(run.config.model.name for run in planned.runs if run.column == column)
-    return planned.suite.column(column).benchmark.words(planned.order.scale, " or ".join(networks))
 
 
 def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
@@ -121,8 +120,7 @@ def judge_twice(study: Study, planned: Plan) -> list[Claim]:
     )
     options: dict[str, Any] = {"remark": "small scale" if scale == "small" else "", "trial": scale == "smoke"}
     at_chosen = judge_all(suite.claims, values, not_measured=unmeasured, **options)
-    by_seed = {side: place.by_seed(f"{LAST}{study.metric_of(side[1])}") for side, place in study.places.items()}
-    last: dict[Side, Seeds] = {side: seeds for side, seeds in by_seed.items() if seeds}
+    last = study.cells(LAST)
     again = [claim for claim in suite.claims if claim.winner in last and claim.loser in last]
     at_last = dict(zip(again, judge_all(again, last, **options), strict=True))
     measured = {side: seeds for side, seeds in values.items() if side not in unmeasured}

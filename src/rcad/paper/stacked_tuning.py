@@ -29,6 +29,8 @@ from rcad.stacked.train import train_stacked
 from rcad.train.task import check_cap
 
 Progress = Callable[[int, int], None]
+TUNING_SEED = 1000
+"""Of the first fold that methods are tuned on; what is judged has seeds from 0 on."""
 STACKED_NUMBERS = 2**25
 """Training features held at a time; larger jobs are trained fold by fold, sharing one copy of the data."""
 
@@ -150,58 +152,43 @@ class Fitted(NamedTuple):
 def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress: Progress | None = None) -> Fitted:
     """Train the jobs, of one structure, and measure each on the held-out rows of its fold, at its own last epoch."""
     used = sorted({job.fold for job in jobs})
-    if len(used) == 1 or len(jobs) * folds[0].x.numel() <= STACKED_NUMBERS:
-        return _fit(jobs, folds, protocol, progress)
+    together = len(used) == 1 or len(jobs) * folds[0].x.numel() <= STACKED_NUMBERS
+    parts = [range(len(jobs))] if together else [[k for k, job in enumerate(jobs) if job.fold == fold] for fold in used]
     metrics: Metrics = {}
     models: dict[int, StackedMLP] = {}
-    for fold in used:
-        part = [k for k, job in enumerate(jobs) if job.fold == fold]
+    for part in parts:
 
         def onward(now: int, total: int, before: int = len(models), size: int = len(part)) -> None:
             if progress is not None:
                 progress(before * total // size + now, len(jobs) * total // size)
 
-        fitted = _fit([jobs[k] for k in part], folds, protocol, onward)
-        for name, values in fitted.metrics.items():
-            column = metrics.setdefault(name, [math.nan] * len(jobs))
-            for k, value in zip(part, values, strict=True):
-                column[k] = value
-        models |= dict(zip(part, fitted.models, strict=True))
+        # Jobs that differ in their last epoch alone are one run, looked at several times.
+        keys = {k: (jobs[k].candidate.method, jobs[k].candidate.weight_decay, *jobs[k][1:]) for k in part}
+        methods, decays, of_folds, seeds = zip(*dict.fromkeys(keys.values()), strict=True)
+        row = {key: torch.tensor([k]) for k, key in enumerate(dict.fromkeys(keys.values()))}
+        epochs = {k: jobs[k].candidate.epochs or protocol.epochs for k in part}
+        result = train_stacked(
+            _problem([folds[k] for k in of_folds]),
+            methods,
+            seeds=seeds,
+            optim=[protocol.optim(decay) for decay in decays],
+            epochs=max(epochs.values()),
+            batch_size=protocol.batch_size,
+            hidden=protocol.hidden,
+            report=False,
+            snapshots=sorted(set(epochs.values())),
+            progress=onward,
+            may_diverge=any(jobs[k].candidate.may_diverge for k in part),
+        )
+        for k, key in keys.items():
+            models[k], fold = result.snapshots[epochs[k]].take(row[key]), folds[jobs[k].fold]
+            scale = None if fold.classes else torch.tensor([fold.scale], dtype=torch.float64)
+            finite = bool(models[k].finite().all())
+            for name, value in measure_stacked(
+                models[k], Examples(fold.held_x[None], fold.held_y[None]), scale
+            ).items():
+                metrics.setdefault(name, [math.nan] * len(jobs))[k] = float(value) if finite else math.nan
     return Fitted(metrics, [models[k] for k in range(len(jobs))])
-
-
-def _fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress: Progress | None) -> Fitted:
-    # Jobs that differ in their last epoch alone are one run, looked at several times.
-    keys = [(job.candidate.method, job.candidate.weight_decay, job.fold, job.seed) for job in jobs]
-    runs = list(dict.fromkeys(keys))
-    row = {key: k for k, key in enumerate(runs)}
-    epochs = [job.candidate.epochs or protocol.epochs for job in jobs]
-    problem = _problem([folds[key[2]] for key in runs])
-    result = train_stacked(
-        problem,
-        [key[0] for key in runs],
-        seeds=[key[3] for key in runs],
-        optim=[protocol.optim(key[1]) for key in runs],
-        epochs=max(epochs),
-        batch_size=protocol.batch_size,
-        hidden=protocol.hidden,
-        report=False,
-        snapshots=sorted(set(epochs)),
-        progress=progress,
-        may_diverge=any(job.candidate.may_diverge for job in jobs),
-    )
-    metrics: Metrics = {}
-    models: list[StackedMLP] = []
-    for k, key in enumerate(keys):
-        index = torch.tensor([row[key]])
-        model, fold = result.snapshots[epochs[k]].take(index), folds[key[2]]
-        held = Examples(fold.held_x[None], fold.held_y[None])
-        scale = None if fold.classes else torch.tensor([fold.scale], dtype=torch.float64)
-        finite = bool(model.finite().all())
-        for name, value in measure_stacked(model, held, scale).items():
-            metrics.setdefault(name, []).append(float(value) if finite else math.nan)
-        models.append(model)
-    return Fitted(metrics, models)
 
 
 def _problem(folds: Sequence[Fold]) -> StackedProblem:
@@ -214,18 +201,13 @@ def _problem(folds: Sequence[Fold]) -> StackedProblem:
 
 
 def tune(
-    arm: Arm,
-    folds: Sequence[Fold],
-    seeds: Sequence[int],
-    protocol: Protocol,
-    metric: str,
-    progress: Progress | None = None,
+    arm: Arm, folds: Sequence[Fold], protocol: Protocol, metric: str, progress: Progress | None = None
 ) -> tuple[list[list[float]], list[int]]:
     """The metric of every candidate on every fold, (folds, candidates), and each fold's best.
 
     A run that diverged is never the best; the earlier candidate wins a tie.
     """
-    jobs = [Job(candidate, k, seed) for k, seed in enumerate(seeds) for candidate in arm.candidates]
+    jobs = [Job(candidate, k, TUNING_SEED + k) for k in range(len(folds)) for candidate in arm.candidates]
     scores = np.reshape(fit(jobs, folds, protocol, progress).metrics[metric], (len(folds), -1))
     return scores.tolist(), [best(row, metric) for row in scores]
 
@@ -237,10 +219,7 @@ def best(values: npt.ArrayLike, metric: str) -> int:
 
 
 def refit(
-    chosen: Candidate | Sequence[Candidate],
-    folds: Sequence[Fold],
-    protocol: Protocol,
-    progress: Progress | None = None,
+    chosen: Candidate | Sequence[Candidate], folds: Sequence[Fold], protocol: Protocol, progress: Progress | None = None
 ) -> Metrics:
     """A configuration on every fold, or each fold's own, with its number as its seed: every metric, fold by fold."""
     each = [chosen] * len(folds) if isinstance(chosen, Candidate) else chosen

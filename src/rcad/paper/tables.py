@@ -31,6 +31,7 @@ from rcad.paper.claims import (
     Pair,
     PlannedClaim,
     Side,
+    Summary,
     as_good,
     fewer_is_more,
     most_pairs,
@@ -67,7 +68,7 @@ def suite(
     published: Table | None = None,
     controls: tuple[str, ...] = CONTROLS,
     further: tuple[PlannedClaim, ...] = (),
-    summaries: Sequence[Any] = (),
+    summaries: Sequence[Summary] = (),
     curves: Sequence[Curve] = (),
     **how: Any,
 ) -> Suite:

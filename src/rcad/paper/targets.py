@@ -61,9 +61,9 @@ class Target:
         return f"{self.runs} runs, GPU" if self.is_suite else f"{self.minutes:g} min, CPU"
 
 
-def _target(name: str, words: dict[str, Any], shared_notes: Mapping[str, str]) -> Target:
+def _target(name: str, words: dict[str, Any]) -> Target:
     folder, stem = words.pop("files", f"{name}/{name}").split("/")
-    notes = tuple(shared_notes.get(note, note) for note in words.pop("notes", ()))
+    notes = tuple(_NOTES.get(note, note) for note in words.pop("notes", ()))
     columns, p_values = words.pop("printed", {}), words.pop("p_values", {})
     target = Target(name, folder=folder, stem=stem, data=(*words.pop("data", ()),), notes=notes, **words)
     methods, n = columns.pop("methods", ()), target.seeds if target.is_suite else None
@@ -76,10 +76,6 @@ def _target(name: str, words: dict[str, Any], shared_notes: Mapping[str, str]) -
     return replace(target, printed=printed, p_values=by_pair)
 
 
-def _targets() -> dict[str, Target]:
-    contents = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
-    notes = contents.pop("notes")
-    return {name: _target(name, words, notes) for name, words in contents.items()}
-
-
-TARGETS = _targets()
+_CONTENTS = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
+_NOTES = _CONTENTS.pop("notes")
+TARGETS = {name: _target(name, words) for name, words in _CONTENTS.items()}

@@ -19,7 +19,7 @@ from rcad.loss import methods
 from rcad.loss.methods import Method, compose, gaussian, rcad
 from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Study
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
 from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
@@ -40,7 +40,6 @@ SEEN_BEFORE = (
     "from 0.01 on had diverged on validation rows. That was after a first full run, whose test numbers had been seen."
 )
 FIXED = "erm_fixed"
-TUNING_SEED = 1000
 LAMBDAS = (0.1, 0.5)
 PRINTED = TARGETS["T7"].printed
 PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
@@ -191,8 +190,7 @@ def tune_and_refit(data: Dataset, settings: Settings, on_progress: OnProgress) -
     results, tuning = {}, {}
     for arm in settings.arms():
         progress = partial(on_progress, f"{data.name}: {arm.name}")
-        seeds = [TUNING_SEED + k for k in range(settings.splits)]
-        scores, chosen = tune(arm, inner, seeds, settings.protocol, "nll", progress)
+        scores, chosen = tune(arm, inner, settings.protocol, "nll", progress)
         results[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
         lost = {"tuning_diverged": int((~np.isfinite(scores)).sum())}
         tuning[arm.name] = {"chosen": chosen, "validation_mean": np.mean(scores, 0).tolist(), **lost}

@@ -47,20 +47,6 @@ def test_a_run_that_diverged_leaves_no_gain() -> None:
     assert gain_over(study(absent=[("ERM", "n=500")]), "RCAD", "ERM", "n=500") is None
 
 
-def test_the_grid_has_ours_and_the_published_number() -> None:
-    one = study(seeds=1, absent=[("FGSM", "n=1,000")], diverged=[("ERM", "n=500", 0)])
-    found = grid(one)
-    assert found.header == ["method", "n=500", "n=1,000", "n=50,000"]
-    rcad = row_of(found, "RCAD")["n=1,000"]
-    assert rcad.text == fixed(value("RCAD", "n=1,000", 0), 1)
-    assert rcad.note == "paper 71.0 ± 0.12; one seed"
-    assert row_of(found, "FGSM")["n=1,000"].text == ""
-    assert row_of(found, "ERM")["n=500"].text == "-"
-    assert "1 of 1 diverged" in row_of(found, "ERM")["n=500"].note
-    control = row_of(found, "random direction")["method"]
-    assert (control.note, control.mark) == ("control", "aside")
-
-
 def test_every_number_leads_to_its_runs_and_these_say_where_they_are_and_whether_they_diverged() -> None:
     one = study(diverged=[("ERM", "n=500", 1)])
     one.places["RCAD", "n=500"].runs[0].metrics["ece"] = 0.1  # type: ignore[index]

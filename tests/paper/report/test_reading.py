@@ -17,26 +17,6 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 
 
-def test_a_suite_is_read_as_it_is(tmp_path: Path) -> None:
-    metrics = {"n=500": "accuracy_under_attack"}
-    put(
-        tmp_path,
-        suite(claims=verdicts(), metrics=metrics, diverged=[("ERM", "n=500", 1)], absent=[("FGSM", "n=1,000")]),
-    )
-    (study,) = read(tmp_path).studies
-    assert (study.target, study.title, study.scale, study.unit) == ("T4", "T4: made up, T4", "full", "%")
-    assert len(study.places) == 4 * 3 - 1
-    assert study.metric_of("n=500") == "accuracy_under_attack"
-    assert study.metric_of("n=1,000") == "accuracy"
-    place = study.places["ERM", "n=500"]
-    assert (len(place.runs), place.diverged, len(place.values("accuracy"))) == (4, 1, 3)
-    assert [one.verdict for one in study.claims][:3] == ["reproduced", "not reproduced", "opposite"]
-    assert study.claims[4].gain is None
-    assert study.claims[4].note == "a run diverged"
-    printed = study.places["RCAD", "n=500"].published
-    assert (printed.half, printed.n) == (0.12, 10)
-
-
 def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
     put(tmp_path, suite(claims=verdicts()))
     put(tmp_path, suite(scale="smoke", claims=verdicts()), "trial/T4.json")

@@ -34,7 +34,7 @@ def test_sweeps(kept: Row) -> None:
     assert made["values"] == values
     assert made["better"] == pytest.approx(kept["better"][::2], abs=0.12)
     for name in ("erm_accuracy", "rcad_accuracy", "erm_noise", "rcad_noise"):
-        for part, within in (("mean", 0.03), ("median", 0.05), ("q05", 0.1)):
+        for part, within in (("mean", 0.03), ("median", 0.05), ("q05", 0.1), ("q95", 0.1)):
             assert made[name][part] == pytest.approx(kept[name][part][::2], abs=within)
 
 

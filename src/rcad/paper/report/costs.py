@@ -165,18 +165,9 @@ AXES = {
 """Which field of a row an axis goes along, and its name."""
 MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
 """The numbers of a row; a row whose model did not fit has an error instead."""
-GROWTH_FORM = {
-    "rows": [
-        {
-            "axes": [str],
-            **dict.fromkeys(("method", "model"), str),
-            **dict.fromkeys(COUNTED, int),
-            **dict.fromkeys(MEASURED, (float, None)),
-        }
-    ]
-}
+_POINT = {"axes": [str], "method": str, "model": str, **dict.fromkeys(COUNTED, int), **dict.fromkeys(MEASURED, NUMBER)}
+GROWTH_FORM = {"rows": [_POINT]}
 COLOURS = {"erm": BLACK, "rcad": BLUE}
-NAMES = {"erm": "ERM", "rcad": "RCAD"}
 
 
 def outside(row: JSON) -> bool:
@@ -202,7 +193,7 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
     for ax, text in zip(grid[:, 0], words, strict=False):
         ax.set_ylabel(text, fontsize=9)
     first = grid[0, 0]
-    keys = [drawing.key(first, NAMES[method], color=colour, marker="o", ms=3) for method, colour in COLOURS.items()]
+    keys = [drawing.key(first, method.upper(), color=colour, marker="o", ms=3) for method, colour in COLOURS.items()]
     keys.append(drawing.key(first, "floor: arithmetic alone", color=BLACK, ls=":", lw=1))
     keys.append(drawing.key(first, f"outside {EXPECTED[0]} to {EXPECTED[1]}", color=VERMILION, marker="o", ls="", ms=5))
     drawing.legend(drawn, keys, 4)
@@ -286,7 +277,7 @@ def growth_table(record: JSON) -> Table:
     """Every point; a ratio outside `EXPECTED` is marked."""
     rows: list[list[str | Cell]] = []
     for row in record["rows"]:
-        cells: list[str | Cell] = [_where(row), NAMES.get(row["method"], row["method"])]
+        cells: list[str | Cell] = [_where(row), row["method"].upper() if row["method"] in COLOURS else row["method"]]
         if row.get("error"):
             rows.append([*cells, str(row["error"]), *["-"] * 4])
             continue

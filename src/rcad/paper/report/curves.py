@@ -24,14 +24,11 @@ _SIZE = re.compile(r"(?:n ?= ?)?(\d[\d,]*)")
 
 def panels(study: Study) -> list[Figure]:
     """The curves of a record: a picture for each panel that has results."""
-    by_panel: dict[str, list[Series]] = {}
-    for series in study.series:
-        by_panel.setdefault(series.panel, []).append(series)
     pictures = []
-    for index, (panel, curves) in enumerate(by_panel.items()):
+    for index, (panel, curves) in enumerate(study.panels.items()):
         measured = [series for series in curves if any(v is not None for values in series.y for v in values)]
         if measured:
-            name = f"curves{index + 1 if len(by_panel) > 1 else ''}"
+            name = f"curves{index + 1 if len(study.panels) > 1 else ''}"
             along_names = any(isinstance(x, str) for series in measured for x in series.x)
             pictures.append((_categories if along_names else _curves)(study, name, panel, measured))
     return pictures
@@ -230,8 +227,9 @@ def by_step(study: Study) -> Figure | None:
     for ax, (metric, epoch) in zip(axes.flat, product(MEASURES, EPOCHS), strict=True):
         for index, row in enumerate(rows):
             gains = step_gains(study, row, BASE, metric, epoch)
+            runs = {tuple(run.id for run in place.runs) for side, place in study.places.items() if side[0] == row}
             style: dict[str, Any] = {"color": colours[row], "label": drawing.label(row, 30)}
-            if gains and _same_runs(study, row):
+            if gains and len(runs) == 1:  # the same in every column
                 ax.axhline(next(iter(gains.values())).mean, lw=1.4, ls="--", **style)
             elif gains:
                 shifted = {alpha * (1 + 0.05 * index): gain for alpha, gain in gains.items()}
@@ -250,12 +248,6 @@ def by_step(study: Study) -> Figure | None:
     alt = f"{study.title}: gain over {BASE} in accuracy and NLL by alpha for {', '.join(rows)}."
     handles = axes[0][0].get_legend_handles_labels()[0]
     return drawing.finish(figure, handles, caption, alt, "curves", columns=3, wide=True)
-
-
-def _same_runs(study: Study, row: str) -> bool:
-    """Whether a row has the same runs in every column."""
-    runs = {tuple(run.id for run in place.runs) for column in study.columns if (place := study.place(row, column))}
-    return len(runs) == 1
 
 
 def step_words(study: Study) -> list[str]:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +31,11 @@ def details(study: Study) -> Details:
 
 def _curves(study: Study) -> Details:
     """Gains and entropies; curves of a cell's own number would repeat the table."""
-    panels: dict[str, list[Series]] = {}
-    for series in study.series:
-        if series.over is not None or series.panel == ENTROPY:
-            panels.setdefault(series.panel, []).append(series)
     tables: Details = {}
-    for panel, curves in panels.items():
+    for panel, curves in study.panels.items():
         over = curves[0].over
+        if over is None and panel != ENTROPY:
+            continue
         title = f"Gain over {over}, {panel}" if over else f"{capital(panel)} by alpha"
         rows = [
             [x if isinstance(x, str) else f"{x:,g}", *(_point(series, k) for series in curves)]
@@ -296,78 +295,74 @@ def alpha_settings(study: Study) -> dict[str, JSON]:
 
 def _alpha(study: Study) -> Details:
     results, settings, tried = study.details, study.settings, alpha_settings(study)
-    problems = {f"linear, beta {problem['beta']:g}": problem for problem in results["linear"]}
-    header = ["best alpha", "suggested", "ERM", "best", "with suggested"]
-    linear = Table(
-        ["beta", "window", *header],
-        [[f"{p['beta']:g}", _ends(p["helpful"], ".3g"), *_alpha_cells(p)] for p in results["linear"]],
+    numbers = (
+        "best alpha: {best_alpha:.3g} | suggested: {alpha:.3g} ({ratio:.1f}x) | ERM: {erm:.1f} | best: {best:.1f} | "
+        "with suggested: {accuracy:.1f}"
+    )
+    linear = _filled(
+        f"beta: {{beta:g}} | window: {{window}} | {numbers}",
+        [{**_suggestion(problem), "window": _ends(problem["helpful"], ".3g")} for problem in results["linear"]],
         f"The paper's problem (20 examples, 8 features of noise with deviation 1), "
         f"{settings['linear_draws']} draws; exact accuracies, each draw with its own suggestion. The "
         "window holds the alphas with which RCAD beats ERM in 95% of the draws.",
     )
-    moons_and_digits = Table(
-        ["setting", *header],
-        [[name, *_alpha_cells(setting)] for name, setting in tried.items()],
+    moons_and_digits = _filled(
+        f"setting: {{name}} | {numbers}",
+        [{**_suggestion(setting), "name": name} for name, setting in tried.items()],
         f"Moons: n = {settings['n']:,}, noise 0.1 on every dimension, {settings['moons_draws']} draws that "
         "no other table uses, 2,000 held-out examples each. Digits: a perceptron, "
         f"{settings['sets']} training sets of {settings['labels']} images that share none, "
         f"{settings['held']} other images to judge by. lam {settings['lam']:g}; held-out accuracy in "
         "percent, means over draws.",
     )
-    dropped = [_alpha_dropped(results["dropped"])] if "dropped" in results else []
+
+    def curves(name: str, by_name: Mapping[str, JSON]) -> list[Table]:
+        """A line for each setting, a column for each alpha."""
+        rows = [[key, *(f"{np.mean(draws):.1f}" for draws in setting["grid"])] for key, setting in by_name.items()]
+        return [Table([name, *(f"{alpha:.3g}" for alpha in next(iter(by_name.values()))["alphas"])], rows)]
+
+    problems = {f"linear, beta {problem['beta']:g}": problem for problem in results["linear"]}
     return {
-        "In short": [*_alpha_summary({**problems, **tried}), *dropped],
+        "In short": _alpha_summary({**problems, **tried}, results.get("dropped")),
         **({"Images": _alpha_images(results["images"])} if "images" in results else {}),
         "Linear theory": [linear],
         "Moons and digits": [moons_and_digits],
-        "Held-out accuracy over alpha, moons": [_alpha_curves("d", {str(s["d"]): s for s in results["moons"]})],
-        "Held-out accuracy over alpha, digits": [_alpha_curves("", {"digits": results["digits"]})],
+        "Held-out accuracy over alpha, moons": curves("d", {str(s["d"]): s for s in results["moons"]}),
+        "Held-out accuracy over alpha, digits": curves("", {"digits": results["digits"]}),
         **({"UCI": _alpha_uci(results["uci"])} if results["uci"] is not None else {}),
     }
 
 
-def _alpha_curves(name: str, settings: Mapping[str, JSON]) -> Table:
-    """A line for each setting, a column for each alpha."""
-    rows = [[key, *(f"{np.mean(draws):.1f}" for draws in setting["grid"])] for key, setting in settings.items()]
-    return Table([name, *(f"{alpha:.3g}" for alpha in next(iter(settings.values()))["alphas"])], rows)
+def _suggestion(setting: JSON) -> dict[str, Any]:
+    """A setting with its suggested alpha, the accuracy there, and how many times the best alpha it is."""
+    suggested = setting["suggested"]
+    return {**setting, **suggested, "ratio": suggested["alpha"] / setting["best_alpha"]}
 
 
-def _alpha_cells(setting: JSON) -> list[str]:
-    return [
-        f"{setting['best_alpha']:.3g}",
-        f"{setting['suggested']['alpha']:.3g} ({_ratio(setting):.1f}x)",
-        *(f"{value:.1f}" for value in (setting["erm"], setting["best"], setting["suggested"]["accuracy"])),
-    ]
-
-
-def _ratio(setting: JSON) -> float:
-    return float(setting["suggested"]["alpha"] / setting["best_alpha"])
-
-
-def _alpha_summary(settings: Mapping[str, JSON]) -> list[str]:
-    """How often the suggestion is within a factor of two of the best, and what it costs."""
-    flat = [label for label, setting in settings.items() if setting["best"] - setting["erm"] < 0.5]
-    near = [label for label, setting in settings.items() if 0.5 <= _ratio(setting) <= 2]
-    above = sum(setting["suggested"]["accuracy"] > setting["erm"] for setting in settings.values())
-    cost = [setting["best"] - setting["suggested"]["accuracy"] for setting in settings.values()]
-    return [
+def _alpha_summary(settings: Mapping[str, JSON], dropped: JSON | None) -> list[str]:
+    """How often the suggestion is within a factor of two of the best, what it costs, and a rule that is gone."""
+    named = {label: _suggestion(setting) for label, setting in settings.items()}
+    flat = [label for label, setting in named.items() if setting["best"] - setting["erm"] < 0.5]
+    near = [label for label, setting in named.items() if 0.5 <= setting["ratio"] <= 2]
+    above = sum(setting["accuracy"] > setting["erm"] for setting in named.values())
+    cost = [setting["best"] - setting["accuracy"] for setting in named.values()]
+    lines = [
         f"In {len(flat)} of {len(settings)} settings ({'; '.join(flat) or 'none'}) the best alpha gains less than "
         "half a point over ERM: being near it means little there.",
         f"Suggested: within a factor of two of the best alpha in {len(near)} of {len(settings)} settings "
         f"({'; '.join(near) or 'none'}); more accurate than ERM in {above}; "
         f"{np.median(cost):.1f} points below the best alpha at the median, {max(cost):.1f} at worst.",
     ]
-
-
-def _alpha_dropped(dropped: JSON) -> str:
-    """A rule that was tried beside and is gone."""
-    near = sum(0.5 <= ratio <= 2 for ratio in dropped["ratios"].values())
+    if dropped is None:
+        return lines
+    close = sum(0.5 <= ratio <= 2 for ratio in dropped["ratios"].values())
     alphas = ", ".join(f"{alpha:g} ({name})" for name, alpha in dropped["images"].items())
-    return (
-        f"Dropped: {dropped['rule']}. It was within a factor of two of the best alpha in {near} of "
+    return [
+        *lines,
+        f"Dropped: {dropped['rule']}. It was within a factor of two of the best alpha in {close} of "
         f"{len(dropped['ratios'])} of these settings, on which it had been made; on CIFAR-100 it gives {alphas}, no "
-        "step at all: there the median distance to another class is no longer than that to the own."
-    )
+        "step at all: there the median distance to another class is no longer than that to the own.",
+    ]
 
 
 def _alpha_images(settings: Sequence[JSON]) -> list[Part]:

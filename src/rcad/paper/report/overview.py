@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import product
-from pathlib import Path
 
 from rcad.paper.claims import NOT_RUN, TRIAL
 from rcad.paper.record import Study
@@ -79,7 +78,8 @@ def first(records: Records, damaged: Sequence[str], homes: Mapping[str, str], li
 def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
     rows: list[dict[str, str | Cell]] = []
     for study in records.studies:
-        judged = _counts(study)
+        judged, path = _counts(study), study.path
+        kind = "-" if path is None else "pack" if is_pack(path) else path.suffix[1:] or "folder"
         verdicts: dict[str, str | Cell] = dict.fromkeys(MARKS, "")
         if study.tested and TRIAL not in judged:
             verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in MARKS.items()}
@@ -91,7 +91,7 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
                 "runs": str(study.runs or "-"),
                 "time": duration(study.seconds),
                 **_dates_and_devices(study, records),
-                "record": Cell(_kind(study.path), href=links.to(study.path)),
+                "record": Cell(kind, href=links.to(path)),
             }
         )
     return Table.of(rows, "What was run, and how many of its claims got each verdict.")
@@ -100,12 +100,6 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
 def _counts(study: Study) -> Counter[str]:
     """How many claims got each verdict."""
     return Counter(claim.verdict for claim in study.tested)
-
-
-def _kind(path: Path | None) -> str:
-    if path is None:
-        return "-"
-    return "pack" if is_pack(path) else path.suffix[1:] or "folder"
 
 
 def _about(study: Study) -> str:

@@ -117,10 +117,11 @@ def interval_text(mean: float, low: float, high: float, places: int) -> str:
     return f"{fixed(mean, places, sign=True)} [{fixed(low, places)}, {fixed(high, places)}]"
 
 
-def gain_text(claim: Claim, places: int) -> str:
+def gain_text(claim: Claim | None, places: int) -> str:
     """Our difference, positive for the claim, with its interval."""
-    gain = claim.gain
-    return claim.ours or "no test" if gain is None else interval_text(gain["mean"], gain["low"], gain["high"], places)
+    if claim is None or claim.gain is None:
+        return (claim and claim.ours) or "no test"
+    return interval_text(claim.gain["mean"], claim.gain["low"], claim.gain["high"], places)
 
 
 def tally(claims: Sequence[Claim]) -> str:
@@ -239,13 +240,10 @@ def _ordered(study: Study) -> list[Place]:
 
 def _cost(study: Study, place: Place, base: str | None) -> dict[str, str]:
     """Seconds of a run, and how many times those of the base."""
-    ours, theirs = (_seconds(side) for side in (place, study.place(base, place.column) if base else None))
+    sides = (place, study.place(base, place.column) if base else None)
+    ours, theirs = (averages([run.seconds for run in side.runs] if side else [])["mean"] for side in sides)
     ratio = ours / theirs if ours is not None and theirs else None
     return {"seconds a run": fixed(ours, 1), "times ERM": fixed(ratio, 2)}
-
-
-def _seconds(place: Place | None) -> float | None:
-    return averages([run.seconds for run in place.runs] if place is not None else [])["mean"]
 
 
 def claim_table(
@@ -260,12 +258,13 @@ def claim_table(
     rows: list[dict[str, str | Cell]] = []
     for study, claim in claims:
         places, gain = digits(study), claim.gain
-        notes = filter(None, (claim.note, _whose(study, claim)))
+        ours = "our check" if claim.published is None else "our check; published: RCAD's gain over ERM"
+        notes = filter(None, (claim.note, ours if study.added(claim) else ""))
         rows.append(
             {
                 **({"from": Cell(study.target, study.scale, f"#{homes[study.title]}")} if homes else {}),
-                "verdict": Cell(claim.verdict, mark=MARKS.get(claim.verdict, "none")),
-                **({"at the last epoch": _at_last(claim.last, places)} if twice else {}),
+                "verdict": _verdict(claim),
+                **({"at the last epoch": _verdict(claim.last, gain_text(claim.last, places))} if twice else {}),
                 "where": claim.where,
                 "claim": Cell(claim.statement, "; ".join(notes)),
                 "published": fixed(claim.published, places, sign=True),
@@ -278,17 +277,8 @@ def claim_table(
     return Table.of(rows, caption, choose=choose)
 
 
-def _at_last(claim: Claim | None, places: int) -> Cell:
-    if claim is None:
-        return Cell("-", mark="none")
-    return Cell(claim.verdict, gain_text(claim, places), mark=MARKS.get(claim.verdict, "none"))
-
-
-def _whose(study: Study, claim: Claim) -> str:
-    """Said of what the paper does not claim itself."""
-    if not study.added(claim):
-        return ""
-    return "our check" if claim.published is None else "our check; published: RCAD's gain over ERM"
+def _verdict(claim: Claim | None, note: str = "") -> Cell:
+    return Cell("-", mark="none") if claim is None else Cell(claim.verdict, note, mark=MARKS.get(claim.verdict, "none"))
 
 
 def measure_table(study: Study) -> Table | None:

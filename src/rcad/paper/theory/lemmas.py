@@ -89,11 +89,6 @@ def _integrate(setting: Setting, w: Tensor, integrand: Callable[[Tensor, Tensor]
     return total
 
 
-def surrogate_by_quadrature(setting: Setting, w: Tensor) -> Tensor:
-    """M(w) by numerical integration over the margin: (..., features) -> (...)."""
-    return _integrate(setting, w, lambda m, mass: (-_argument(setting, w, m).abs()).exp() * mass)
-
-
 def gradient_by_quadrature(setting: Setting, w: Tensor, kind: Gradient) -> Tensor:
     """The mean sample gradient ("through", "constant") by integration over the margin: (..., features)."""
     mean, deviation = setting.spread(w)
@@ -129,7 +124,7 @@ def closed_form_check(generator: torch.Generator, count: int = 500) -> Row:
     ranges = ((0.01, 3.0, count), (0.05, 3.0, count), (0.05, 3.0, count), (0.1, 1.5, count, 4))
     setting = Setting(*(uniform(generator, *ends) for ends in ranges))
     w = random_directions(count, 4, generator)
-    exact = surrogate_by_quadrature(setting, w)
+    exact = _integrate(setting, w, lambda m, mass: (-_argument(setting, w, m).abs()).exp() * mass)
     paper = (paper_closed_form(setting, w) / exact - 1).abs()
     inside = setting.alpha >= setting.gamma
     gap = population_gradient(setting, w, "constant") - gradient_by_quadrature(setting, w, "constant")

@@ -165,12 +165,6 @@ def project(w: Tensor, onto: Projection) -> Tensor:
     return w / norm if onto == "sphere" else w / norm.clamp_min(1)
 
 
-def margin_gradient(sample: Sample, w: Tensor, gamma: float) -> Tensor:
-    """Gradient in w of mean max(0, gamma - y<w, x>), 0 at the kink as the paper has it. (..., draws, d + 1)."""
-    inside = (margins(sample, w) < gamma).to(w.dtype)
-    return -_weighted_mean(sample, inside)
-
-
 def surrogate(sample: Sample, w: Tensor, alpha: float | Tensor, gamma: float, reading: Reading = "constant") -> Tensor:
     """M(w), the stand-in for the mean entropy at x~. w: (..., draws, d + 1) -> (..., draws).
 
@@ -205,8 +199,13 @@ def _weighted_mean(sample: Sample, weight: Tensor) -> Tensor:
 
 
 def erm_step(sample: Sample, gamma: float, *, lr: float = ERM_LR, projection: Projection = "sphere") -> Step:
-    """One iteration of projected descent on the margin loss, as a function of w."""
-    return lambda w: project(w - lr * margin_gradient(sample, w, gamma), projection)
+    """One iteration of projected descent on mean max(0, gamma - y<w, x>), as a function of w; 0 at its kink."""
+
+    def step(w: Tensor) -> Tensor:
+        inside = (margins(sample, w) < gamma).to(w.dtype)
+        return project(w + lr * _weighted_mean(sample, inside), projection)
+
+    return step
 
 
 def rcad_step(

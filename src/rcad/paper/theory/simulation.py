@@ -194,18 +194,22 @@ def _row(names: str, *values: Any, digits: int = 5) -> Row:
     return dict(zip(names.split(), plain, strict=True))
 
 
+def _ends(settings: Settings, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """By alpha, means over draws after so many iterations of RCAD: ||w||, accuracy, and share better than ERM."""
+    erm, rcad = run_finals(settings, rcad_steps=steps)
+    accuracy = settings.problem.accuracy(rcad)
+    better = (accuracy > settings.problem.accuracy(erm)).double()
+    return rcad.norm(dim=-1).mean(-1), accuracy.mean(-1), better.mean(-1)
+
+
 def variants(base: Settings, alphas: tuple[float, ...], steps: Sequence[int]) -> list[Row]:
     """Both projections and both readings of x~, means over draws; steps: iterations of RCAD after base's ERM."""
     rows = []
     for projection, reading, count in product(get_args(Projection), get_args(Reading), steps):
         settings = replace(base, alphas=alphas, projection=projection, reading=reading)
-        erm, rcad = run_finals(settings, rcad_steps=count)
-        accuracy = base.problem.accuracy(rcad)
-        better = (accuracy > base.problem.accuracy(erm)).double()
-        means = (rcad.norm(dim=-1).mean(-1), accuracy.mean(-1), better.mean(-1))
-        for alpha, *numbers in zip(alphas, *means, strict=True):
+        for numbers in zip(alphas, *_ends(settings, count), strict=True):
             words = "projection reading steps alpha norm accuracy better"
-            rows.append(_row(words, projection, reading, count, alpha, *numbers))
+            rows.append(_row(words, projection, reading, count, *numbers))
     return rows
 
 
@@ -243,9 +247,7 @@ def step_sizes(base: Settings, lrs: Sequence[float], steps: Sequence[int]) -> li
     """
     rows = []
     for lr, count in product(lrs, steps):
-        erm, rcad = run_finals(replace(base, alphas=(SMALL, LARGE), rcad_lr=lr), rcad_steps=count)
-        accuracy = base.problem.accuracy(rcad)
-        better = (accuracy > base.problem.accuracy(erm)).double().mean(-1)
-        numbers = torch.stack([accuracy.mean(-1), better], 1).flatten()
+        _, *means = _ends(replace(base, alphas=(SMALL, LARGE), rcad_lr=lr), count)
+        numbers = torch.stack(means, 1).flatten()
         rows.append(_row("lr steps small small_better large large_better", lr, count, *numbers))
     return rows

@@ -46,18 +46,9 @@ def _claim(where: str, statement: str, ours: str, rule: str, verdict: Verdict | 
     return Claim(where, statement, verdict, ours=ours, rule=rule)
 
 
-def judge_difference(interval: Interval) -> Verdict:
-    """Positive differences speak for the claim."""
-    if interval.low > 0:
-        return "reproduced"
-    return "opposite" if interval.high < 0 else "undecided"
-
-
-def judge_share(interval: Interval) -> Verdict:
-    """The claim is about what one draw shows: most draws must show it."""
-    if interval.low > 0.5:
-        return "reproduced"
-    return "not reproduced" if interval.high < 0.5 else "undecided"
+def judge_interval(interval: Interval, level: float, below: Verdict) -> Verdict:
+    """Above the level it speaks for the claim; `below` is the verdict on what lies below it."""
+    return "reproduced" if interval.low > level else below if interval.high < level else "undecided"
 
 
 def judge_universal(holds: float, reversed_: float) -> Verdict:
@@ -71,19 +62,15 @@ def _difference(where: str, statement: str, label: str, values: Tensor, unit: fl
     interval = mean_interval(values)
     share = (values > 0).double().mean().item()
     number = f"{label} {unit * interval.value:+.3g} [{unit * interval.low:+.3g}, {unit * interval.high:+.3g}]"
-    ours = f"{number}; so in {share:.1%} of draws"
-    return _claim(where, statement, ours, "mean paired difference, 95% interval above 0", judge_difference(interval))
+    ours, verdict = f"{number}; so in {share:.1%} of draws", judge_interval(interval, 0, "opposite")
+    return _claim(where, statement, ours, "mean paired difference, 95% interval above 0", verdict)
 
 
 def _level(where: str, statement: str, condition: str, holds: Tensor) -> Claim:
     interval = share_interval(holds)
+    verdict = judge_interval(interval, 0.5, "not reproduced")  # of what one draw shows: most draws must show it
     ours = f"{interval.value:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]"
-    return _claim(where, statement, ours, f"{condition} in most draws, 95% interval above 50%", judge_share(interval))
-
-
-def _largest_fall(values: Tensor) -> Tensor:
-    """How far a path falls below its own running maximum. (iterations, draws) -> (draws,)."""
-    return (values.cummax(0).values - values).amax(0)
+    return _claim(where, statement, ours, f"{condition} in most draws, 95% interval above 50%", verdict)
 
 
 def figure_claims(study: Trajectories) -> list[Claim]:
@@ -92,7 +79,7 @@ def figure_claims(study: Trajectories) -> list[Claim]:
     accuracy = [study.accuracy(w) for w in (erm, large[-1], small)]
     noise = [norms(w)[1] for w in (erm, large[-1], small)]
     true = norms(large)[0]
-    fall = _largest_fall(true)
+    fall = (true.cummax(0).values - true).amax(0)  # how far it falls below its own running maximum
     ends = (true[-1] >= NEAR_ONE) & (noise[1] <= NEAR_ZERO)
     hundred, seventy = accuracy[1] >= HUNDRED_PERCENT, accuracy[0] <= 0.70
     together = (noise[1] <= NEAR_ZERO) & (accuracy[2] < accuracy[0]) & (fall <= VISIBLE) & ends & hundred & seventy
@@ -358,7 +345,11 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     return Study(
         target="F5",
         title="linear theory",
-        about=_about(settings),
+        about=f"The paper's linear problem: n={problem.n}, d={problem.d} features of noise, beta={problem.beta:g}, "
+        f"sigma1={problem.sigma1:g}, sigma2={problem.sigma2}, gamma={problem.gamma:g}. {settings.draws:,} draws (seed "
+        f"{settings.seed}), {settings.steps} iterations of ERM (lr {settings.erm_lr:g}), then {settings.steps} of RCAD "
+        f"(lr {settings.rcad_lr:g}), projection: {settings.projection}, x~: {settings.reading}. Test accuracy is "
+        "exact. The paper gives no step sizes and shows one draw. Lines are medians, bands hold 90% of the draws.",
         metric="test accuracy",
         unit="",
         claims=judged,
@@ -400,14 +391,3 @@ def _checked(settings: Settings) -> tuple[dict[str, Any], list[Claim]]:
         *theorem_claims(met, conclusions, rates),
         *appendix_claims(behind),
     ]
-
-
-def _about(settings: Settings) -> str:
-    problem = settings.problem
-    return (
-        f"The paper's linear problem: n={problem.n}, d={problem.d} features of noise, beta={problem.beta:g}, "
-        f"sigma1={problem.sigma1:g}, sigma2={problem.sigma2}, gamma={problem.gamma:g}. {settings.draws:,} draws (seed "
-        f"{settings.seed}), {settings.steps} iterations of ERM (lr {settings.erm_lr:g}), then {settings.steps} of RCAD "
-        f"(lr {settings.rcad_lr:g}), projection: {settings.projection}, x~: {settings.reading}. Test accuracy is "
-        "exact. The paper gives no step sizes and shows one draw. Lines are medians, bands hold 90% of the draws."
-    )
