@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rcad
 from made import files, images
+from rcad.predict.predictor import Predictor
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
 from rcad.train.place import Place
 from rcad.train.run import run
+from trained import run_id
 
 ROWS, ERM = 60, [("erm", ())]
 
@@ -46,3 +49,13 @@ def own_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             found[name] = place.store.folder(record.id)
         Path("flats.csv").unlink()
     return found
+
+
+@pytest.fixture(scope="session")
+def digits(trained_runs: Path) -> Predictor:
+    return rcad.load(trained_runs / run_id("erm"), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def prices(own_runs: dict[str, Path]) -> Predictor:
+    return rcad.load(own_runs["flats"], device="cpu")

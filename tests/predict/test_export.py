@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 from pathlib import Path
@@ -41,12 +42,11 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return make
 
 
-def test_images(program: Any, trained_runs: Path) -> None:
-    predictor = rcad.load(trained_runs / run_id("erm"), device="cpu")
-    run, described = program(predictor)
+def test_images(program: Any, digits: Predictor) -> None:
+    run, described = program(digits)
     for count in (1, 7):
         x = np.random.default_rng(0).random((count, 1, 8, 8), np.float32)
-        np.testing.assert_allclose(run(x), predictor.predict_proba(x), atol=1e-5)
+        np.testing.assert_allclose(run(x), digits.predict_proba(x), atol=1e-5)
     assert described == {
         "run": run_id("erm"),
         "shape": [1, 8, 8],
@@ -55,14 +55,13 @@ def test_images(program: Any, trained_runs: Path) -> None:
     }
 
 
-def test_a_table_with_gaps(program: Any, own_runs: dict[str, Path], tmp_path: Path) -> None:
-    predictor = rcad.load(own_runs["flats"], device="cpu")
-    run, described = program(predictor)
+def test_a_table_with_gaps(program: Any, prices: Predictor, tmp_path: Path) -> None:
+    run, described = program(prices)
     (tmp_path / "new.csv").write_text(flats())
-    encoder = predictor.preprocessing.encoder
-    x = encoder.transform(predictor.preprocessing._table(tmp_path / "new.csv")).astype(np.float32)
+    encoder = prices.preprocessing.encoder
+    x = encoder.transform(prices.preprocessing._table(tmp_path / "new.csv")).astype(np.float32)
     assert np.isnan(x).any()
-    wanted = np.column_stack(predictor.predict(tmp_path / "new.csv", return_std=True))
+    wanted = np.column_stack(prices.predict(tmp_path / "new.csv", return_std=True))
     np.testing.assert_allclose(run(x), wanted, rtol=1e-4)
     assert described["columns"] == list(encoder.features)
     assert described["output"] == ["mean", "deviation"]
@@ -76,38 +75,35 @@ def test_a_table_with_gaps(program: Any, own_runs: dict[str, Path], tmp_path: Pa
         ("model.pt2", "torhc", "did you mean 'torch'"),
     ],
 )
-def test_formats(name: str, to: str | None, says: str, trained_runs: Path, tmp_path: Path) -> None:
+def test_formats(name: str, to: str | None, says: str, digits: Predictor, tmp_path: Path) -> None:
     with pytest.raises(rcad.InputError, match=says):
-        rcad.load(trained_runs / run_id("erm"), device="cpu").export(tmp_path / name, to)
+        digits.export(tmp_path / name, to)
 
 
-def test_a_file_that_is_off_is_not_written(trained_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    predictor = rcad.load(trained_runs / run_id("erm"), device="cpu")
-    content, output = exporting._torch(exporting.Whole(predictor).eval(), exporting._example(predictor)[0], "{}")
+def test_a_file_that_is_off_is_not_written(digits: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content, output = exporting._torch(exporting.Whole(digits).eval(), exporting._example(digits)[0], "{}")
     monkeypatch.setattr(exporting, "_torch", lambda *given: (content, output + 0.01))
     with pytest.raises(rcad.InputError, match=r"those of torch are 0.01 off; nothing is written"):
-        predictor.export(tmp_path / "model.pt2")
+        digits.export(tmp_path / "model.pt2")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_cannot_be_exported(trained_runs: Path, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_exported(digits: Predictor, tmp_path: Path) -> None:
     class Undecided(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return torch.eye(10)[: len(x)] if x.sum().item() > 0 else x
 
-    predictor = rcad.load(trained_runs / run_id("erm"), device="cpu")
-    object.__setattr__(predictor, "model", Undecided())
     with pytest.raises(rcad.InputError, match="expected a model that torch can export, but Undecided is not"):
-        predictor.export(tmp_path / "model.pt2")
+        dataclasses.replace(digits, model=Undecided()).export(tmp_path / "model.pt2")
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_missing_package_names_its_extra(
-    package: str, trained_runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    package: str, digits: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
 
     for name in ("onnx", "onnxscript", "onnxruntime"):
         monkeypatch.setitem(sys.modules, name, io if name != package else None)  # type: ignore[arg-type]
     with pytest.raises(rcad.MissingExtraError, match=rf"expected {package} to be installed: .*-e '\.\[onnx\]'"):
-        rcad.load(trained_runs / run_id("erm"), device="cpu").export(tmp_path / "model.onnx")
+        digits.export(tmp_path / "model.onnx")

@@ -17,16 +17,6 @@ from rcad.predict.predictor import Predictor
 from trained import run_id
 
 
-@pytest.fixture(scope="module")
-def digits(trained_runs: Path) -> Predictor:
-    return rcad.load(trained_runs / run_id("erm"), device="cpu")
-
-
-@pytest.fixture(scope="module")
-def prices(own_runs: dict[str, Path]) -> Predictor:
-    return rcad.load(own_runs["flats"], device="cpu")
-
-
 def test_images_in_memory_and_in_files_are_the_same(digits: Predictor, tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (300, 1, 8, 8), dtype=np.uint8)
     wanted = digits.predict_proba(pixels)

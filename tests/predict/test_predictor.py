@@ -15,7 +15,7 @@ import rcad
 from made import png
 from predict.conftest import flats
 from rcad.evaluate.saved_run.loading import RunLoader
-from rcad.predict.predictor import answer, write_csv
+from rcad.predict.predictor import Predictor, answer, write_csv
 from rcad.runs.files import unsealed
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors, save_tensors
@@ -71,9 +71,8 @@ def test_a_deviation_is_as_small_as_the_likelihood_lets_it_be() -> None:
     np.testing.assert_allclose(found.numpy(), [[11, 2 * np.exp(-10)], [8, 2 * np.e]])
 
 
-def test_it_shows_itself(trained_runs: Path) -> None:
-    predictor = rcad.load(trained_runs / run_id("erm"), device="cpu")
-    for text in (repr(predictor), predictor._repr_html_()):
+def test_it_shows_itself(trained_runs: Path, digits: Predictor) -> None:
+    for text in (repr(digits), digits._repr_html_()):
         assert run_id("erm") in text
         assert "grey images of 8x8" in text
         assert "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, ..." in text
