@@ -71,7 +71,7 @@ class Repository:
         self._home = Path(hub.constants.HF_HUB_CACHE) / f"{kind}s--{address.repo.replace('/', '--')}"
         self._described: dict[str, Any] = {}
         try:
-            told = hub.HfApi().repo_info(
+            info = hub.HfApi().repo_info(
                 address.repo, revision=address.revision, repo_type=kind, files_metadata=True, timeout=20
             )
         except (hub.errors.GatedRepoError, hub.errors.RepositoryNotFoundError, hub.errors.RevisionNotFoundError):
@@ -93,10 +93,10 @@ class Repository:
                 ) from None
             self.names = sorted(str(p.relative_to(self._folder)) for p in self._folder.rglob("*") if p.is_file())
             return
-        self.online, self.commit = True, str(told.sha)
+        self.online, self.commit = True, str(info.sha)
         self._folder = self._home / "snapshots" / self.commit
-        self.names = [file.rfilename for file in told.siblings if ".." not in file.rfilename.split("/")]
-        self._described = {file.rfilename: file for file in told.siblings}
+        self.names = [file.rfilename for file in info.siblings if ".." not in file.rfilename.split("/")]
+        self._described = {file.rfilename: file for file in info.siblings}
 
     def __str__(self) -> str:
         return f"{PREFIX}{self.address.repo}@{self.commit}"
@@ -105,12 +105,12 @@ class Repository:
         """Where these files are on this machine, each downloaded once and verified."""
         if self.online:
             self._download([name for name in names if not (self._folder / name).is_file()], progress)
-        found = {name: self._folder / name for name in names}
-        for name, path in found.items():
+        files = {name: self._folder / name for name in names}
+        for name, path in files.items():
             if not path.is_file():
                 raise InputError(f"expected {name} of {self.address} in the cache, but it is not; fetch it online once")
-        self._verify(found)
-        return found
+        self._verify(files)
+        return files
 
     def _download(self, names: Sequence[str], progress: Progress | None) -> None:
         hub = library()
@@ -131,12 +131,12 @@ class Repository:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             try:
                 waiting = [pool.submit(fetch, name) for name in names]
-                for one in waiting:
-                    while not one.done() and progress is not None:
+                for future in waiting:
+                    while not future.done() and progress is not None:
                         progress(done, total)
                         with contextlib.suppress(TimeoutError):
-                            one.exception(timeout=0.2)
-                    one.result()
+                            future.exception(timeout=0.2)
+                    future.result()
             except Exception as error:
                 pool.shutdown(cancel_futures=True)
                 raise InputError(f"expected the files of {self}, but got: {why(error)}; try again") from None
@@ -156,8 +156,8 @@ class Repository:
         for name, path in files.items():
             stat = path.stat()
             file = self._described.get(name)
-            told = file and (file.blob_id if file.lfs is None else file.lfs.sha256)
-            wanted = told or path.resolve().name
+            digest = file and (file.blob_id if file.lfs is None else file.lfs.sha256)
+            wanted = digest or path.resolve().name
             seen = [wanted, stat.st_size, stat.st_mtime_ns]
             if known.get(name) == seen:
                 continue
@@ -198,10 +198,10 @@ def send(repo: str, files: Mapping[str, bytes | Path], message: str, *, private:
     hub.utils.disable_progress_bars()
     try:
         api.create_repo(repo, private=private, exist_ok=True)
-        told = api.create_commit(repo, parts, commit_message=message)
+        info = api.create_commit(repo, parts, commit_message=message)
     except Exception as error:  # no network, no right to write, a name that is taken
         raise InputError(f"expected to send to {repo}, but got: {why(error)}; log in: hf auth login") from None
     finally:
         if not bars:
             hub.utils.enable_progress_bars()
-    return str(told.oid)
+    return str(info.oid)
