@@ -7,14 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
 
-from one_line import one_line
 from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
@@ -226,26 +224,6 @@ def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(tmp_pat
     config = configure("digits[:60]", [("erm", ())], epochs=1, settings=settings)
     with pytest.raises(InputError, match=r"^expected several numbers .* but got a batch of 1 example; take another"):
         run(config, Place(Store.open(tmp_path), device="cpu"))
-
-
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (lambda c: replace(c, train=replace(c.train, precision="bf16")), "expected a GPU for train.precision=bf16"),
-        (lambda c: replace(c, data=replace(c.data, name="digitz")), "digits"),
-        (lambda c: replace(c, data=replace(c.data, name="digits[:5]")), "at least one example for each of 10 classes"),
-        (lambda c: replace(c, model=replace(c.model, name="resnet19")), "resnet18"),
-        (lambda c: replace(c, model=replace(c.model, weights="no-such-file.safetensors")), "no-such-file"),
-        (lambda c: replace(c, method=(("rcad", (("alpha", -1.0),)),)), "expected alpha to be a finite number >= 0"),
-        (lambda c: replace(c, method=(("rcad", (("beta", 1.0),)),)), "expected a parameter of rcad"),
-        (lambda c: replace(c, method=(("gaussian", ()),)), "expected regression targets"),
-    ],
-)
-def test_bad_input_leaves_nothing_behind(change: Any, says: str, tmp_path: Path) -> None:
-    store = Store.open(tmp_path)
-    with one_line(says):
-        run(change(small()), Place(store))
-    assert list(tmp_path.iterdir()) == []
 
 
 WORKER = """
