@@ -200,15 +200,21 @@ def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
     assert same_weights(*stores, *map(config_id, configs))
 
 
-def test_a_damaged_log_is_made_again_from_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("torn", [True, False], ids=["a torn last line", "a broken first one"])
+def test_a_damaged_log_is_made_again_from_the_checkpoint(
+    torn: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config, store = small(epochs=3), Store.open(tmp_path / "runs")
     last = stopped(config, store, saves=14)
     path = last.parents[1] / "log.jsonl"
     assert path.read_text().count("\n") >= 2
-    path.write_text('{"epoch": 1.0, "lo\n' + path.read_text())
-    record = run(config, Place(store))
+    whole, going_on = path.read_text(), list[str]()
+    path.write_text(whole + '{"epoch": 1' if torn else '{"epoch": 1.0, "lo\n' + whole)
+    watcher = Watcher(lambda watcher: watcher.text, lambda: going_on.append(path.read_text()))
+    record = run(config, Place(store), watcher)
+    assert going_on == [whole]
     assert read_log(path) == [dict(row) for row in record.epochs]
-    assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True]
+    assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True] * (not torn)
 
 
 def test_writing_out_a_default_is_the_same_run() -> None:
