@@ -2,8 +2,8 @@
 
     make attack MINUTES=20
 
-Writes one record of what was tried and what held, and the README's table from it. It fails where anything was lost,
-doubled or different, or where a command ended otherwise than in words of ours.
+Writes one record of what was tried and what held, from which `make pages` makes the README's table. It fails where
+anything was lost, doubled or different, or where a command ended otherwise than in words of ours.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from typing import Any
 
 from rcad.runs.record import versions
 
-ROOT = Path(__file__).parents[2]
-RECORD = ROOT / "results" / "attack" / "attack.json"
+RECORD = Path(__file__).parents[2] / "results" / "attack" / "attack.json"
 WORKERS = 2
 """Of each kind: kills wait, and mutants compute."""
 HELD = (
@@ -115,29 +114,6 @@ class Attack:
         }
 
 
-def trust(record: dict[str, Any]) -> str:
-    """The README's table."""
-    tried, held = record["tried"], record["held"]
-    words = {"kills": "kills", "damages": "damaged files", "mutants": "mutated files"}
-    told = " · ".join(f"{tried[name]:,} {words.get(name, name)}" for name in (*words, "bad commands", "full disks"))
-    lost, other = (sum(held[name] for name in names) for names in (HELD[:3], HELD[3:]))
-    return "\n".join(
-        [
-            f"| [{record['minutes']:.0f} minutes of attack](docs/damage.md) | {told} |",
-            "|---|---|",
-            f"| records lost, doubled or different | {lost} |",
-            f"| unexpected errors, crashes, messages that are not one clear line, leftover files | {other} |",
-        ]
-    )
-
-
-def show(record: dict[str, Any], page: Path) -> None:
-    """Put the table into its place in a page."""
-    before, mark, after = page.read_text().partition("<!-- the attack -->\n")
-    rest = after.partition("\n\n")[2]
-    page.write_text(f"{before}{mark}{trust(record)}\n\n{rest}")
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="attack")
     parser.add_argument("--minutes", type=float, default=2.0)
@@ -163,8 +139,6 @@ def main(arguments: list[str]) -> int:
     record = attack.record((time.time() - begun) / 60)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(record, indent=1) + "\n")
-    if given.out == RECORD:
-        show(record, ROOT / "README.md")
     print(json.dumps({"tried": record["tried"], "held": record["held"]}, indent=1))
     print(given.out)
     return 1 if attack.faults else 0

@@ -10,10 +10,10 @@ import argparse
 import contextlib
 import fcntl
 import json
+import multiprocessing
 import os
 import resource
 import shutil
-import signal
 import sys
 import time
 from collections import Counter
@@ -76,41 +76,22 @@ class Child:
         self._pipe, told = os.pipe()
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, 1 << 20)
-        self.pid = os.fork()
-        if self.pid == 0:
-            code = 70
-            try:
-                os.setpgid(0, 0)
-                for stream in (1, 2):
-                    os.dup2(told, stream)
-                sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-                if largest_file is not None:
-                    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-                code = run(words)
-                sys.stdout.flush()
-                sys.stderr.flush()
-            finally:
-                os._exit(code)
-        os.close(told)
         os.set_blocking(self._pipe, False)
+        self._process = multiprocessing.get_context("fork").Process(target=_run, args=(words, told, largest_file))
+        self._process.start()
+        os.close(told)
 
     def __del__(self) -> None:
         os.close(self._pipe)
 
     def wait(self, seconds: float | None = None) -> int | None:
         """The exit code, negative for a signal; None where it has not ended in time."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while True:
-            found, status = os.waitpid(self.pid, 0 if deadline is None else os.WNOHANG)
-            if found:
-                return os.waitstatus_to_exitcode(status)
-            if deadline is not None and time.monotonic() >= deadline:
-                return None
-            time.sleep(0.002)
+        self._process.join(seconds)
+        return self._process.exitcode
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        self._process.kill()
+        self._process.join()
 
     @property
     def said(self) -> str:
@@ -118,6 +99,22 @@ class Child:
             while part := os.read(self._pipe, 1 << 16):
                 self._said += part
         return self._said.decode(errors="replace")
+
+
+def _run(words: tuple[str, ...], told: int, largest_file: int | None) -> None:
+    code = 70
+    try:
+        os.setpgid(0, 0)
+        for stream in (1, 2):
+            os.dup2(told, stream)
+        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
+        if largest_file is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
+        code = run(words)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def plain(value: Any) -> Any:

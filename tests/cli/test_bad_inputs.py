@@ -43,6 +43,7 @@ ARGUMENTS: list[tuple[tuple[str, ...], str]] = [
     ((*RCAD, "--task", "cluster"), "'cluster'"),
     ((*RCAD, "--recipe", "papr"), "did you mean 'paper'"),
     ((*RCAD, "--model", "resnet19"), "resnet19"),
+    ((*RCAD, "--data", "digits[:5]"), "at least one example for each of 10 classes"),
     ((*RCAD, "--target", "price"), "target"),
     ((*RCAD, "--epochs"), "--epochs"),
     (("runs", "lst"), "lst"),

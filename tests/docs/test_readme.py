@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from attack.__main__ import trust
 from docs.test_project import tool
 from rcad.data.dataset import subset
 from rcad.data.small_sets import load_embedded
@@ -83,11 +81,6 @@ def test_every_method_is_named() -> None:
     from rcad import METHODS
 
     assert all(f"`{name}`" in README for name in METHODS)
-
-
-def test_the_table_of_the_attack_is_that_of_its_record() -> None:
-    record = json.loads((ROOT / "results/attack/attack.json").read_text())
-    assert f"<!-- the attack -->\n{trust(record)}\n\n" in README, "make attack writes both"
 
 
 def test_the_places_that_contributing_names_exist() -> None:

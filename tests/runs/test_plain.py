@@ -15,7 +15,7 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import label, rows_to_plain
 from rcad.loss.methods import Method
 from rcad.runs.config import SECTIONS, DataConfig, FieldType, ModelConfig, OptimConfig, RunConfig, Section, TrainConfig
-from rcad.runs.plain import canonical, config_id, from_plain, from_toml, load_config, to_plain, to_toml
+from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
 from rcad.train.scheduler import canonical_config
 
@@ -64,19 +64,6 @@ def test_a_recipe_fills_what_is_not_given() -> None:
     plain = {"recipe": "paper", "data": {"name": "cifar10"}, "method": {"name": "rcad"}, "optim": {"clip": "none"}}
     expected = RECIPES["paper"].config("cifar10", [("rcad", ())])
     assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
-
-
-def test_canonical_form_has_no_defaults() -> None:
-    assert canonical(LEAN) == (
-        '{"data":{"name":"digits"},"method":[{"alpha":0.5,"name":"rcad"}],"optim":{"lr":0.1},'
-        '"train":{"batch_size":32,"epochs":10}}'
-    )
-    assert '"seed":1' in canonical(replace(LEAN, seed=1))
-
-
-def test_a_section_at_its_defaults_is_the_section_left_out() -> None:
-    """So a section or a field added later, with defaults, changes no id."""
-    assert config_id(replace(LEAN, model=ModelConfig(name="auto", norm=None))) == config_id(LEAN)
 
 
 def test_a_changed_default_has_ids_of_its_own_and_old_ids_mean_what_they_meant() -> None:

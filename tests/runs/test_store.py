@@ -293,8 +293,3 @@ def test_age_is_that_of_the_record(store: Store, runs: Runs) -> None:
     for path in (store.folder(runs["diverged"]) / RECORD, store.checkpoint(runs["diverged"])):
         os.utime(path, (0, 0))
     assert [run.id for run in prune(store, older_than=timedelta(days=1))] == [runs["diverged"]]
-
-
-def test_an_unknown_status_is_named(store: Store) -> None:
-    with pytest.raises(InputError, match=r"but got 'diverge'; did you mean 'diverged'\?"):
-        prune(store, status=["diverge"])

@@ -224,14 +224,9 @@ def test_a_seed_decides_everything_and_touches_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("settings", "data", "says"),
     [
-        (config("gaussian"), dataset(), "expected regression targets for the method 'gaussian', but got class labels"),
-        (config("label_smoothing"), table(), "expected class labels for the method 'label_smoothing'"),
         (config("bernoulli"), dataset(), "expected a method for one target per example, but got 'bernoulli'"),
         (config("bernoulli"), table(), "expected a method for one target per example"),
-        (config("mixup"), table(), "expected images for the method"),
-        (config("me_ada"), table(), "say so, e.g. me_ada(levels=none)"),
         (config("adversarial_training"), table(), "say so, e.g. adversarial_training(bounds=none)"),
-        (config("rcda"), dataset(), "did you mean 'rcad'?"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -224,7 +224,7 @@ class Store:
             with self.lock(record.config):
                 self.write(record)
             return
-        if not record.is_final and path.exists() and (last := self._load(record.id)).is_final:
+        if not record.is_final and path.exists() and (last := self._read(record.id)).is_final:
             raise InputError(
                 f"expected run {record.id} to stay {last.status}, but got a record that is {record.status}; "
                 "prune it first"
@@ -266,22 +266,17 @@ class Store:
 
     def _read(self, run: str) -> RunRecord:
         """The record, where "running" means that a process is: a killed one could not write that it was stopped."""
-        record = self._load(run)
-        if record.status == "running" and not is_locked(self.folder(run) / LOCK):
-            # Read again: it may have been finished between the two looks.
-            record = self._load(run)
-            if record.status == "running":
-                return replace(record, status="interrupted", message=record.message or "its process was killed")
-        return record
-
-    def _load(self, run: str) -> RunRecord:
         path = self.folder(run) / RECORD
         try:
             record = RUN.read(path)
+            killed = record.status == "running" and not is_locked(path.with_name(LOCK))
+            record = RUN.read(path) if killed else record  # it may have been finished between the two looks
         except InputError as error:
             raise self._damaged(path, error, run) from None
         if record.id != run:
             raise InputError(f"expected {path} to hold run {run}, but got {record.id}; move it to its own folder")
+        if killed and record.status == "running":
+            return replace(record, status="interrupted", message=record.message or "its process was killed")
         return record
 
     def _damaged(self, path: Path, error: InputError, run: str) -> InputError:

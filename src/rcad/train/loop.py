@@ -50,21 +50,12 @@ def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = 
     Args:
         capturable: for use inside a CUDA graph: one fused kernel, the learning rate a tensor on the device.
     """
-    lr: Any = optim.lr
+    options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay, "fused": capturable or None}
     if capturable:
-        lr = torch.tensor(optim.lr, device=next(model.parameters()).device)
+        options["lr"] = torch.tensor(optim.lr, device=next(model.parameters()).device)
     if optim.name == "sgd":
-        return torch.optim.SGD(
-            model.parameters(),
-            lr=lr,
-            momentum=optim.momentum,
-            nesterov=optim.nesterov,
-            weight_decay=optim.weight_decay,
-            fused=capturable or None,
-        )
-    return torch.optim.AdamW(
-        model.parameters(), lr=lr, weight_decay=optim.weight_decay, fused=capturable or None, capturable=capturable
-    )
+        return torch.optim.SGD(model.parameters(), momentum=optim.momentum, nesterov=optim.nesterov, **options)
+    return torch.optim.AdamW(model.parameters(), capturable=capturable, **options)
 
 
 def exhaust(course: Generator[None, None, T]) -> T:

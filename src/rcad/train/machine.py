@@ -17,6 +17,7 @@ from torch import Tensor
 
 from rcad.data.cache import cache_root
 from rcad.errors import InputError
+from rcad.runs.words import plural
 from rcad.train.progress import SILENT, Progress
 from rcad.train.task import SMALL_IMAGE
 
@@ -166,5 +167,4 @@ def peak_memory(device: torch.device) -> int:
 def device_words(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    threads = torch.get_num_threads()
-    return f"CPU, {threads} thread{'s' if threads > 1 else ''}"
+    return f"CPU, {plural(torch.get_num_threads(), 'thread')}"

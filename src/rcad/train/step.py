@@ -48,13 +48,6 @@ class Ranks:
     def leads(self) -> bool:
         return self.rank == 0
 
-    @property
-    def words(self) -> str:
-        """The processes as a record's `resolved` names them; empty for one."""
-        if self.size == 1:
-            return ""
-        return f", {self.size} processes" + ("" if self.sync_batch_norm else ", BatchNorm by process")
-
     def part(self, count: int) -> slice:
         """This process's part of so many examples; all of them where there are fewer than processes."""
         if count < self.size:

@@ -26,6 +26,7 @@ KEPT: dict[str, Callable[[Path], str]] = {
     "count of verdicts": summary.verdicts,
     "main claims": summary.headlines,
     "beside the paper": summary.beside_the_paper,
+    "attack in short": summary.attack_in_short,
 }
 MAKERS: dict[str, Callable[[Path, str, str], str]] = {
     "geometry": lambda root, *_: figures.geometry(),

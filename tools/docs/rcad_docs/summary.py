@@ -235,6 +235,20 @@ def damages(root: Path) -> str:
     return table(["file", *kinds, "what heals it"], rows)
 
 
+def attack_in_short(root: Path) -> str:
+    """The last long attack for the README."""
+    record = json.loads((root / "results/attack/attack.json").read_text(encoding="utf-8"))
+    words = {"kills": "kills", "damages": "damaged files", "mutants": "mutated files"}
+    names = (*words, "bad commands", "full disks")
+    tried = " · ".join(f"{record['tried'][name]:,} {words.get(name, name)}" for name in names)
+    faults = list(record["held"].values())
+    rows = [
+        ["records lost, doubled or different", str(sum(faults[:3]))],
+        ["unexpected errors, crashes, messages that are not one clear line, leftover files", str(sum(faults[3:]))],
+    ]
+    return table([f"[{record['minutes']:.0f} minutes of attack](docs/damage.md)", tried], rows)
+
+
 def attack(root: Path) -> str:
     """What the last long attack tried, and how often something did not hold."""
     record = json.loads((root / "results/attack/attack.json").read_text(encoding="utf-8"))

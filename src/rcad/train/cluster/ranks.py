@@ -160,7 +160,8 @@ class RankStepper(Stepper):
 
     def __init__(self, update: Update, ranks: Ranks) -> None:
         super().__init__(PartedUpdate(update, ranks))
-        self._ranks, self.name = ranks, f"eager{ranks.words}"
+        self._ranks = ranks
+        self.name = f"eager, {ranks.size} processes" + ("" if ranks.sync_batch_norm else ", BatchNorm by process")
 
     def agreed(self, answer: bool, question: str = "pause") -> bool:
         return self._ranks.any(answer)
