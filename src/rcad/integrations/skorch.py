@@ -128,14 +128,6 @@ def _refuse(classes: tuple[type, ...], names: dict[str, str]) -> None:
             )
 
 
-def not_reached(net: Any) -> InputError:
-    """The error for a train_step_single that overrides the mixin's and does not call it."""
-    return InputError(
-        f"expected {type(net).__name__}.train_step_single to return what super().train_step_single returned, where the "
-        "method's loss is, but it did not; call it and add to its dict"
-    )
-
-
 WEIGHT = "sample_weight"
 KEPT = "rcad_state"
 """A buffer of the net's criterion: alpha as measured (-1: not yet), on how many batches, calls, optimizer steps."""
@@ -256,8 +248,11 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         """skorch's own; afterwards the history holds the parts of the loss: "train_nll", "train_entropy"."""
         whole_step = super().train_step if self.accumulate == 1 else self._accumulated_step
         step: dict[str, Any] = whole_step(batch, **fit_params)
-        if "parts" not in step:
-            raise not_reached(self)
+        if "parts" not in step:  # a train_step_single that overrides the mixin's and does not call it
+            raise InputError(
+                f"expected {type(self).__name__}.train_step_single to return what super().train_step_single returned, "
+                "where the method's loss is, but it did not; call it and add to its dict"
+            )
         self.rcad_steps_ += self.rcad_waiting_ == 0
         for name, value in self.rcad_.readable(step["parts"]).items():
             self.history.record_batch(f"train_{name}", value.item())
