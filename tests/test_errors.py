@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rcad.errors import LONGEST, InputError, check_parameters, command, fitting, one_line, one_of, shaped
@@ -14,6 +14,7 @@ NAME = "/data/" + "x" * 400 + "/last.csv"
 
 
 @given(st.text(max_size=900), st.integers(30, 400))
+@settings(deadline=None)
 def test_a_message_is_one_short_line_whatever_is_in_it(text: str, most: int) -> None:
     line = one_line(text, most)
     assert len(line) <= most
@@ -48,6 +49,7 @@ def test_a_command_that_does_not_fit_is_left_out() -> None:
 
 
 @given(st.lists(st.text(st.characters(blacklist_characters="\0", blacklist_categories=["Cs"])), max_size=4))
+@settings(deadline=None)
 def test_a_command_can_be_pasted_whatever_its_words_are(words: list[str]) -> None:
     line = command("printf", "%s\\0", "", *words)
     assert "\n" not in line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import lightning as L
@@ -103,14 +102,9 @@ def fit(module: Any, *callbacks: Any, data: Any = None, epochs: int = 2, **optio
     return trainer
 
 
-def batches(epochs: int) -> Iterator[tuple[Tensor, Tensor]]:
-    for _ in range(epochs):
-        yield from loader()
-
-
 def plain(method: Any = RCAD_TEXT, *, epochs: int = 2, fused: bool = False, **options: Any) -> nn.Module:
     """The same training by a loop over the core, with nothing of Lightning's."""
-    return plain_loop(norm_net(), method, batches(epochs), fused=fused, per_step=False, **options)
+    return plain_loop(norm_net(), method, [*loader()] * epochs, fused=fused, per_step=False, **options)
 
 
 def ways(how: str, method: str = RCAD_TEXT, **options: Any) -> tuple[Any, list[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -31,7 +32,7 @@ def refusals(*rows: tuple[Any, ...], of: Callable[..., object] = operator.call) 
     @pytest.mark.parametrize("row", rows, ids=[row[-1] for row in rows])
     def test(row: tuple[Any, ...]) -> None:
         *arguments, says = row
-        with one_line(*says.split(" .. ")):
+        with one_line(match=".*".join(map(re.escape, says.split(" .. ")))):
             of(*arguments)
 
     return test

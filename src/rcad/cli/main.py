@@ -113,8 +113,9 @@ def run(arguments: Sequence[str]) -> int:
         code = _invoke(arguments)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:
-        _close_stdout()
+    except BrokenPipeError:  # Python flushes stdout once more when it ends, which must not complain again
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt as stop:
         return _interrupted(stop)
@@ -246,9 +247,3 @@ def _fail(message: str, code: int) -> int:
         if not follows():
             print(one_line(f"rcad: {message}"), file=sys.stderr, flush=True)
     return code
-
-
-def _close_stdout() -> None:
-    """Python flushes stdout once more when it ends; that must not complain about the closed pipe again."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

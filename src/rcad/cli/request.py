@@ -12,7 +12,6 @@ from typing import Any
 from rcad.cli.options import written
 from rcad.errors import InputError, one_line, shown
 from rcad.loss.method_rows import (
-    Rows,
     check_named,
     has_own,
     left_open,
@@ -72,7 +71,11 @@ def _from_file(
         plain["recipe"] = recipe
     if method is not None:
         rows = named_method(method)
-        _check_code(plain.get("method"), rows)
+        former = plain.get("method")
+        if has_own(rows) and former and method_text(before := method_rows(former)) == method_text(rows):
+            from rcad.loss.own import imported
+
+            imported(before)  # raises if the code has changed since the file was written
         plain["method"] = rows_to_plain(rows if "recipe" in plain else spelled(rows))
     for key, value in {**{f"data.{key}": value for key, value in data.items()}, **fields}.items():
         title, _, name = key.partition(".")
@@ -84,14 +87,6 @@ def _from_file(
     for words in left_open(config.method):
         print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
     return config
-
-
-def _check_code(written: Any, rows: Rows) -> None:
-    """Raises if the code of a method that both the file and the user name has changed since the file was written."""
-    if has_own(rows) and written and method_text(before := method_rows(written)) == method_text(rows):
-        from rcad.loss.own import imported
-
-        imported(before)
 
 
 def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | None = None) -> list[int]:

@@ -23,8 +23,6 @@ _EPOCHS_SHOWN, _COLUMNS_SHOWN = 8, 6
 if TYPE_CHECKING:
     from rcad.train.repair import Damage
 
-RESOLVED = (("network", "model"), ("trained", "method"))
-
 
 def show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
     """Print the results of a grid; why it stopped early goes to stderr."""
@@ -147,12 +145,13 @@ def show_list(records: Sequence[RunRecord]) -> None:
 
 def show_record(record: RunRecord, store: Store) -> None:
     """Print a record: what fits a screen."""
+    shown = (("network", "model"), ("trained", "method"))
     about = [
         ("run", record.id),
         ("status", record.state + (f": {record.message}" if record.message else "")),
         ("started", _when(record.started)),
         ("time", duration(seconds(record))),
-        *((name, record.resolved[key]) for name, key in RESOLVED if key in record.resolved),
+        *((name, record.resolved[key]) for name, key in shown if key in record.resolved),
         ("device", record.device or "-"),
         ("memory", "-" if record.peak_memory_bytes is None else size(record.peak_memory_bytes)),
         ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()) or "-"),
@@ -209,18 +208,14 @@ def _show_epochs(record: RunRecord) -> None:
     names = sorted(columns, key=lambda name: name != "loss")[:_COLUMNS_SHOWN]
     count = len(record.epochs)
     places = sorted({round(i * (count - 1) / (_EPOCHS_SHOWN - 1)) for i in range(_EPOCHS_SHOWN)})
-    rows = [
-        [str(int(row.get("epoch") or place + 1)), *(_cell(name, row.get(name)) for name in names)]
-        for place, row in ((place, record.epochs[place]) for place in places)
-    ]
+    rows = []
+    for place, row in ((place, record.epochs[place]) for place in places):
+        cells = [number(v) if isinstance(v := row.get(name), int) else metric(name, v) for name in names]
+        rows.append([str(int(row.get("epoch") or place + 1)), *cells])
     table(["epoch", *names], rows)
     if count > 1:
         say()
         fields([(name, sparkline([row.get(name) for row in record.epochs])) for name in names])
-
-
-def _cell(name: str, value: float | None) -> str:
-    return metric(name, value) if value is None or not isinstance(value, int) else number(value)
 
 
 def _when(moment: str) -> str:

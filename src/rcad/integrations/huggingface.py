@@ -267,7 +267,11 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         if not isinstance(inputs.get(label), Tensor):
             raise InputError(f"expected a tensor under {label!r} to train on, but got the keys {', '.join(inputs)}")
         x = {key: value for key, value in inputs.items() if key != label}
-        check_pixels(x.get("pixel_values"))
+        if isinstance(pixels := x.get("pixel_values"), Tensor) and not pixels.is_floating_point():
+            raise InputError(
+                f"expected floating-point pixel_values, but got {pixels.dtype}; divide them by 255, or let the "
+                "processor rescale them"
+            )
         key = self.resolved.criterion.loss.input_key
         if "input_ids" in x and EMBEDDED not in x and key in (None, EMBEDDED):
             if not self._embeddings_checked:
@@ -411,14 +415,6 @@ def check_labels(model: nn.Module, labels: Any, likelihood: Likelihood) -> None:
             f"expected integer labels, or a config.problem_type that says what {labels.dtype} labels are, but got "
             f'{problem_type(model)}; set it to "{MULTI_LABEL}" for yes/no labels, to "{SINGLE_LABEL}" for '
             'probabilities of the classes, or use method="gaussian + rcad(...)" for regression targets'
-        )
-
-
-def check_pixels(pixels: Any) -> None:
-    if isinstance(pixels, Tensor) and not pixels.is_floating_point():
-        raise InputError(
-            f"expected floating-point pixel_values, but got {pixels.dtype}; divide them by 255, or let the processor "
-            "rescale them"
         )
 
 

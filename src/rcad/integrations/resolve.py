@@ -143,10 +143,20 @@ def resolve(
     for term in value.terms:
         if term.likelihood is not None and type(term.likelihood) is not type(chosen):
             raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
-    terms = tuple(_in_pixels(term, mean, std) for term in value.terms)
+    steps = () if std is None else (GradientStep, RandomStep, ProjectedAscent)
+    terms = tuple(
+        replace(term, where=replace(term.where, mean=mean, std=std)) if isinstance(term.where, steps) else term
+        for term in value.terms
+    )
     options = {key: option for key, option in options.items() if option is not None}
     for key, option in options.items():
-        _check_option(value, key, option)
+        owners = [name for name, values in value.recipe if key in dict(values)]
+        if key not in OPTIONS and owners:
+            raise InputError(
+                f"expected {', '.join(OPTIONS)} beside the method, but got {key}={option!r}; "
+                f'write it into the method\'s text: "{owners[-1]}({key}={option})"'
+            )
+        one_of("an option beside the method", key, OPTIONS)
     criterion = Criterion(chosen, terms, **options, watch=True)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
@@ -214,22 +224,6 @@ def reread(
         terms = [term if term.where is None else replace(term, where=where(term.where)) for term in terms]
     options: dict[str, Any] = {name: getattr(loss, name) for name in OPTIONS}
     return Criterion(changed(loss.likelihood), terms, **options, watch=True)
-
-
-def _check_option(value: Method, key: str, option: Any) -> None:
-    owners = [name for name, values in value.recipe if key in dict(values)]
-    if key not in OPTIONS and owners:
-        raise InputError(
-            f"expected {', '.join(OPTIONS)} beside the method, but got {key}={option!r}; "
-            f'write it into the method\'s text: "{owners[-1]}({key}={option})"'
-        )
-    one_of("an option beside the method", key, OPTIONS)
-
-
-def _in_pixels(term: Term, mean: Channels | None, std: Channels | None) -> Term:
-    if std is None or not isinstance(term.where, GradientStep | RandomStep | ProjectedAscent):
-        return term
-    return replace(term, where=replace(term.where, mean=mean, std=std))
 
 
 def _channels(values: Channels, x: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from skorch.dataset import unpack_data
 from skorch.utils import to_tensor
 from torch import Tensor, nn
 
-from rcad.errors import InputError, Value, whole
+from rcad.errors import InputError, whole
 from rcad.integrations.resolve import MethodLike, as_method, reread, resolve
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, full_precision
@@ -51,31 +51,11 @@ class GaussianLoss(nn.Module):
 
 
 @dataclass(frozen=True, repr=False)
-class FromProbabilities(Value):
+class FromProbabilities(Categorical):
     """Classes from a module that ends in a softmax, as skorch's default criterion expects it."""
 
-    inner: Categorical = Categorical()
-
-    def nll(self, output: Tensor, target: Tensor) -> Tensor:
-        return self.inner.nll(_log(output), target)
-
-    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
-        return self.inner.entropy(_log(output), valid)
-
-    def uniform_nll(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
-        return self.inner.uniform_nll(_log(output), valid)
-
-    def valid(self, target: Tensor) -> Tensor | None:
-        return self.inner.valid(target)
-
-    def plain(self) -> FromProbabilities:
-        return FromProbabilities(self.inner.plain())
-
-    def check_shapes(self, output: Tensor, target: Tensor) -> None:
-        self.inner.check_shapes(output, target)
-
     def check_values(self, output: Tensor, target: Tensor) -> None:
-        self.inner.check_values(output, target)
+        super().check_values(output, target)
         sums = output.detach().sum(1)
         if bool((output < 0).any()) or bool(((sums - 1).abs() > 1e-3).any()):
             raise InputError(
@@ -83,11 +63,9 @@ class FromProbabilities(Value):
                 "end it in a softmax, or use criterion=torch.nn.CrossEntropyLoss"
             )
 
-
-def _log(p: Tensor) -> Tensor:
-    """The logarithm of p + eps, as skorch takes it."""
-    p = full_precision(p)
-    return torch.log(p + torch.finfo(p.dtype).eps)
+    def _log_p(self, output: Tensor) -> Tensor:
+        p = full_precision(output)
+        return super()._log_p(torch.log(p + torch.finfo(p.dtype).eps))  # as skorch takes the logarithm
 
 
 def likelihood_of(criterion: nn.Module) -> Likelihood | None:
@@ -148,14 +126,6 @@ def _refuse(classes: tuple[type, ...], names: dict[str, str]) -> None:
                 f"expected skorch's own {name}, whose place the method takes in training, but got "
                 f"{owner.__name__}.{name}; {instead}"
             )
-
-
-def not_reached(net: Any) -> InputError:
-    """The error for a train_step_single that overrides the mixin's and does not call it."""
-    return InputError(
-        f"expected {type(net).__name__}.train_step_single to return what super().train_step_single returned, where the "
-        "method's loss is, but it did not; call it and add to its dict"
-    )
 
 
 WEIGHT = "sample_weight"
@@ -278,8 +248,11 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         """skorch's own; afterwards the history holds the parts of the loss: "train_nll", "train_entropy"."""
         whole_step = super().train_step if self.accumulate == 1 else self._accumulated_step
         step: dict[str, Any] = whole_step(batch, **fit_params)
-        if "parts" not in step:
-            raise not_reached(self)
+        if "parts" not in step:  # a train_step_single that overrides the mixin's and does not call it
+            raise InputError(
+                f"expected {type(self).__name__}.train_step_single to return what super().train_step_single returned, "
+                "where the method's loss is, but it did not; call it and add to its dict"
+            )
         self.rcad_steps_ += self.rcad_waiting_ == 0
         for name, value in self.rcad_.readable(step["parts"]).items():
             self.history.record_batch(f"train_{name}", value.item())
@@ -326,7 +299,9 @@ class RCADNetMixin(Base):  # type: ignore[misc]
             input_key=self.input_key,
         )
         if isinstance(self.criterion_, nn.NLLLoss):
-            self.rcad_ = replace(self.rcad_, criterion=reread(self.rcad_.criterion, FromProbabilities))
+            self.rcad_ = replace(
+                self.rcad_, criterion=reread(self.rcad_.criterion, lambda logits: FromProbabilities(**vars(logits)))
+            )
         now = self.rcad_.criterion
         if before is not None and before.criterion is not now and before.criterion.asked == now.asked:
             now.load_state_dict(before.criterion.state_dict())

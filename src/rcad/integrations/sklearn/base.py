@@ -127,7 +127,10 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
                 stacklevel=CALLER - 1,
             )
         if fresh:
-            self._begin(chosen)
+            sizes = (chosen.x.shape[1], *self._hidden(), self._outputs)
+            self.network_ = Network.begun(sizes, self.seed_, chosen.x.device, chosen.x.dtype)
+            self.loss_curve_, self.n_iter_ = [], 0
+            self.__dict__.pop("validation_scores_", None)
         else:
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
@@ -152,14 +155,6 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         if hold_out:
             self.validation_scores_ = scores
         return self
-
-    def _begin(self, examples: Examples) -> None:
-        """Starts a new network."""
-        sizes = (examples.x.shape[1], *self._hidden(), self._outputs)
-        self.network_ = Network.begun(sizes, self.seed_, examples.x.device, examples.x.dtype)
-        self.loss_curve_ = []
-        self.n_iter_ = 0
-        self.__dict__.pop("validation_scores_", None)
 
     def _choose_method(self, examples: Examples, streaming: bool) -> bool:
         """Sets the method by the present parameters. A measured alpha stays, as the scales of the columns do.
