@@ -42,6 +42,7 @@ NEED_DATA = {
     "rcad train --data cifar100[:2000] --recipe few-labels --data-dir data",
     "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
     "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
+    "rcad paper run T4 --protocol tuned --only n=2,000 --candidates 16",
 }
 
 

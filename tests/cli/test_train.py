@@ -86,7 +86,13 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     assert [lines[header + i].split()[0] for i in (2, 3)] == ["3", "5"]
     assert lines[header + 5].startswith("mean")
     assert lines[header + 5].count("±") == 3
-    assert lines[-1] == f"mean ± standard deviation over seeds; each in {Path('runs', '<run>')}"
+    run = lines[header + 2].split()[-1]
+    assert lines[header + 7 :] == [
+        f"mean ± standard deviation over seeds; each in {Path('runs', '<run>')}",
+        "",
+        "Next. Predict new examples with one of them:",
+        f"  rcad predict runs/{run} --data NEW",
+    ]
     one = cli(*SMALL, "--method", "erm", "--seed", "3").out
     assert "±" not in one
     assert "mean" not in one
@@ -108,6 +114,18 @@ def test_dry_run_takes_a_distance_that_is_yet_to_be_measured(done: Cli, refused:
     shown = done(*SMALL, "--method", "rcad(alpha=auto)", "--dry-run").out
     assert from_toml(shown).method == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
     refused(*SMALL, "--method", "rcad(alpha=auto, lam=-1)", "--dry-run", says="expected lam to be")
+
+
+@pytest.mark.parametrize(
+    ("words", "plan"),
+    [
+        (("--seeds", "4", "--devices", "2"), "; 4 runs split among 2 processes"),
+        (("--devices", "2"), "; every batch split among 2 processes"),
+        (("--devices", "0,1"), "; this machine cannot begin it: expected GPUs for --devices 0,1, but got the CPU; "),
+    ],
+)
+def test_dry_run_says_what_becomes_of_several_devices(done: Cli, words: tuple[str, ...], plan: str) -> None:
+    assert plan in done(*SMALL, "--method", "erm", "--device", "cpu", *words, "--dry-run").out.splitlines()[1]
 
 
 def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from hub_server import Hub, point_to, serving
 from rcad.cli.main import run as command
 from rcad.errors import LONGEST, InputError, MissingExtraError
 from rcad.models import build
@@ -89,24 +91,29 @@ def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, mon
         import_timm()
 
 
-NET = "test_resnet"
+NET, NOWHERE = "test_resnet", "http://127.0.0.1:9"
 
 
 @pytest.fixture
-def weights(timm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of weights for NET that the Hub's cache holds, and no network."""
-    constants = pytest.importorskip("huggingface_hub.constants")
-    repository = timm.get_pretrained_cfg(NET).hf_hub_id
-    home = tmp_path / "hub" / f"models--{repository.replace('/', '--')}"
-    file = home / "snapshots" / "5eed" / "model.safetensors"
-    file.parent.mkdir(parents=True)
-    (home / "refs").mkdir()
-    (home / "refs" / "main").write_text("5eed")
+def hub(timm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A Hub with weights for NET, under the name that timm asks for, and nothing fetched yet."""
+    pytest.importorskip("huggingface_hub")
     torch.manual_seed(7)
-    pytest.importorskip("safetensors.torch").save_file(timm.create_model(NET).state_dict(), file)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    return file
+    made = pytest.importorskip("safetensors.torch").save(timm.create_model(NET).state_dict())
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hf"))
+    with serving() as found:
+        point_to(monkeypatch, found.url)
+        found.put(f"models/{timm.get_pretrained_cfg(NET).hf_hub_id}", {"model.safetensors": made})
+        yield found
+
+
+@pytest.fixture
+def weights(hub: Hub, tmp_path: Path) -> Path:
+    """The file that the Hub has, as someone without a network carries it over."""
+    ((files,),) = hub.repositories.values()
+    path = tmp_path / "carried.safetensors"
+    path.write_bytes(files["model.safetensors"])
+    return path
 
 
 @pytest.mark.parametrize("channels", [3, 1])
@@ -143,17 +150,19 @@ def test_pretrained_weights_see_pixels_as_they_were_trained_to(
         ),
     ],
 )
-@pytest.mark.usefixtures("weights")
-def test_says_why_there_are_no_pretrained_weights(name: str, side: int, message: str) -> None:
+@pytest.mark.usefixtures("hub")
+def test_says_why_there_are_no_pretrained_weights(
+    name: str, side: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point_to(monkeypatch, NOWHERE)
     how = {"weights": "pretrained"} if side == 64 else {}
     with pytest.raises(InputError, match=message) as caught:
         build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), **how)  # type: ignore[arg-type]
     assert len(str(caught.value)) < LONGEST
 
 
-@pytest.mark.usefixtures("weights")
 def test_finetuning_from_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    hub: Hub, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pillow = pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)
@@ -164,21 +173,31 @@ def test_finetuning_from_the_command_line(
         file.parent.mkdir(parents=True, exist_ok=True)
         pillow.fromarray(draw.integers(0, 128, (32, 32, 3), dtype=np.uint8) + np.uint8(k % 2 * 100)).save(file)
 
-    def rcad(words: str) -> str:
+    def rcad(words: str, expected: int = 0) -> str:
         code = command(words.split())
         said = capsys.readouterr()
-        assert code == 0, said.err
+        assert code == expected, said.err
         return said.err + said.out
 
-    train = f"train --data photos --method rcad --model timm:{NET} --pretrained --epochs 2 --batch-size 8 --lr 0.001"
+    start = f"train --data photos --method rcad --model timm:{NET} --epochs 2 --batch-size 8 --lr 0.001"
+    train = f"{start} --pretrained"
     plan = rcad(f"{train} --dry-run")
     assert f"# timm:{NET}, 372,882 parameters, weights: pretrained; rcad(" in plan
     assert "trained on images of 160 pixels a side, but these have 32; --size 160" in plan
     assert f"timm:{NET}, 372,882 parameters, weights: pretrained; rcad(" in rcad(train)
+    fetched = [line for line in hub.asked if line.startswith("GET") and line.endswith("/model.safetensors")]
+    assert len(fetched) == 1  # once, by the dry run; kept from then on
     (record,) = (json.loads(path.read_text()) for path in Path("runs").glob("*/record.json"))
     first, last = (epoch["loss"] for epoch in record["epochs"])
     assert last < first
     assert f"timm:{NET}, " in rcad("runs show last")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))  # a run has its own weights
-    assert "20 predictions" in rcad("predict last --data photos/dog --out dogs.csv")
+    point_to(monkeypatch, NOWHERE)
+    assert "done: rcad on photos, seed 1" in rcad(f"{train} --seed 1 --quiet")  # the fetched file needs no network
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
+    (line,) = rcad(f"{train} --seed 2", expected=2).splitlines()
+    assert "the Hugging Face Hub was not reached" in line
+    assert line.endswith("then pass it here: --weights FILE")
+    carried = rcad(f"{start} --seed 2 --weights {weights}")
+    assert "has 1000 outputs, but 2 are needed: the last layer starts anew" in carried
+    assert "20 predictions" in rcad("predict last --data photos/dog --out dogs.csv")  # a run has its own weights
     rcad("export last --to torch --out model.pt2")

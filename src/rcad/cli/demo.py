@@ -57,7 +57,7 @@ def demo(
         results = table(result.record, judged=narrow)
         parts: list[Part] = [results, f"Linear theory: {linear}", f"Moons: {moons}", few_labels]
         show_parts([*([TRIAL, results] if fast else parts), *NEXT])
-        say("\n".join(["", *paragraph("The whole of it, with pictures:"), f"  {result.page}"]))
+        say("\n".join(["", *paragraph("The full report, with figures:"), f"  {result.page}"]))
     if show:
         import webbrowser
 

@@ -218,11 +218,13 @@ class Machines:
     devices: Text = option(
         "--devices N|A,B,..", "Train on N GPUs, or on these, each with its own runs; without GPUs, in N processes."
     )
-    executor: Text = option("--executor ray[://HOST:PORT]", "Make the runs on a Ray cluster; else on this machine.")
-    gpus_per_run: float | None = option("--gpus-per-run X", "With Ray: e.g. 0.1; else a GPU for those that share it.")
-    cpus_per_run: float | None = option("--cpus-per-run X", "With Ray: cores of a task. Default: 1.")
+    executor: Text = option("--executor ray[://HOST:PORT]", "Train on a Ray cluster. Default: on this machine.")
+    gpus_per_run: float | None = option(
+        "--gpus-per-run X", "With Ray: the part of a GPU that a run gets, e.g. 0.1. Default: a whole one, shared."
+    )
+    cpus_per_run: float | None = option("--cpus-per-run X", "With Ray: CPU cores for a run. Default: 1.")
     store_mode: Text = option(
-        "--store-mode shared|return", "With Ray: all nodes see --runs (default), or files return with the task."
+        "--store-mode shared|return", "With Ray: shared if all nodes see --runs (default); return sends the files back."
     )
 
     @property

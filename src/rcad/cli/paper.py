@@ -140,7 +140,7 @@ def run_target(
     rcad paper run F7
     rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10
     rcad paper run T4 --protocol tuned --precision bf16 --only n=500
-    rcad paper run T4 --protocol tuned --precision bf16 --only n=2,000 --candidates 16
+    rcad paper run T4 --protocol tuned --only n=2,000 --candidates 16
     rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA
     rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial
     rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method

@@ -52,13 +52,12 @@ def show_table(records: Sequence[RunRecord], store: Store) -> None:
         rows.append([str(record.config.seed), *_metrics(record, names), *ending])
     table(["seed", *names, *status, "time", "run"], rows, last=last)
     spread = "" if last is None else "mean ± standard deviation over seeds; "
-    if len(records) > 1:
-        say(f"\n{spread}each in {store.path / '<run>'}")
-        return
-    folder = store.where(records[0].id)
-    say(f"\nin {folder}")
-    if done and (folder / WEIGHTS).exists():
-        say(f"\nNext. Predict new examples:\n  {command('rcad', 'predict', str(folder))} --data NEW")
+    several = len(records) > 1
+    say(f"\n{spread}each in {store.path / '<run>'}" if several else f"\nin {store.where(records[0].id)}")
+    saved = [folder for record in done if ((folder := store.where(record.id)) / WEIGHTS).exists()]
+    if saved:
+        which = " with one of them" if several else ""
+        say(f"\nNext. Predict new examples{which}:\n  {command('rcad', 'predict', str(saved[0]))} --data NEW")
 
 
 def final_line(outcome: Outcome) -> str:

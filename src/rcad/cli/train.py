@@ -118,7 +118,7 @@ def train(
         from rcad.train.describe import plan_of
 
         place = Place.of(runs, **reading.places, device=machines.device, stream=stream)
-        print_configs(configs, as_json, None if as_json else plan_of(first, place))
+        print_configs(configs, as_json, None if as_json else plan_of(first, place) + _shares(machines, len(configs)))
         return
     where = {**reading.places, **machines.places, "stream": stream}
     if track or tensorboard:
@@ -130,6 +130,18 @@ def train(
     if not follows():
         show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
+
+
+def _shares(machines: Machines, runs: int) -> str:
+    """What --devices or --executor makes of the runs, for a dry run; or why that cannot be had on this machine."""
+    try:
+        devices = machines.places.get("devices", ())
+    except InputError as error:
+        return f"; this machine cannot begin it: {error}"
+    if len(devices) < 2:
+        return ""
+    on = "processes" if devices[0] == "cpu" else "GPUs"
+    return f"; {f'{runs} runs' if runs > 1 else 'every batch'} split among {len(devices)} {on}"
 
 
 def _run_all(

@@ -209,7 +209,8 @@ def sentences(record: Record) -> list[str]:
         if against_base:
             lines.append(_against_base(against_base, "other " * (metric == record["metric"])))
     rivals = [gap for gap in _against(record, "asked") if gap["metric"] == record["metric"]]
-    return lines + [_sentence(gap, gap["against"], _evidence(gap)) for gap in rivals]
+    # The interval is not corrected for the number of comparisons, so it may exclude 0 where p decides nothing.
+    return lines + [_sentence(gap, gap["against"], f"{_evidence(gap)} after correction") for gap in rivals]
 
 
 def _against(record: Record, role: str) -> list[Record]:
