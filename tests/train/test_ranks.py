@@ -30,7 +30,7 @@ from rcad.train.step import Ranks
 from tiny_runs import weights
 from workers import in_ranks
 
-EPOCHS = 2
+EPOCHS = 5
 FEW, WHOLE = ["model.width=4", "optim.name=sgd", "optim.lr=0.05"], ["model.norm=batch"]
 CASES: dict[str, tuple[str, list[str]]] = {
     "erm, GroupNorm": ("erm", ["model.norm=group"]),
