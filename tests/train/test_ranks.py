@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,22 +163,27 @@ def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) 
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all_and_another_number_goes_on(
-    alone: Place, tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch
+    alone: Place, tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_steps, died = Trainer._run_steps, tmp_path / "died"
+    run_steps, died, late = Trainer._run_steps, tmp_path / "died", tmp_path / "late"
 
     def killed(self: Trainer, pause: Any) -> Any:
         if self.epoch == 1 and os.environ.get("RANK") == "1" and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.epoch == 1 and not late.exists():
+            late.touch()
+            time.sleep(1.0)  # at work still when the launcher ends it, of which torch would tell
         return run_steps(self, pause)
 
     monkeypatch.setattr(Trainer, "_run_steps", killed)
+    monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
     with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
     assert died.exists()
+    assert caplog.messages == []  # the error is the one line
     record = place.store.get(config_id(config))
     assert record.status == "interrupted"
     outcome = launch(config, replace(place, devices=("cpu",) * 3), minutes=None, quiet=True, as_json=False)

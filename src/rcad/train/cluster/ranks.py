@@ -242,8 +242,9 @@ def launch(
 
     count = len(place.devices)
     for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith("torch.distributed.elastic") and isinstance(logger, logging.Logger):
-            logger.setLevel(logging.CRITICAL)  # it says in forty lines what is said in one below
+        launcher = name.startswith(("torch.distributed.elastic", "torch.multiprocessing"))
+        if launcher and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.CRITICAL)  # they say in forty lines what is said in one below
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
