@@ -23,12 +23,13 @@ from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
-from rcad.train.cluster.ranks import connected, launch, make_together
+from rcad.train.cluster.ranks import SHUTDOWN_S, connected, launch, make_together
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.step import Ranks
+from rcad.train.stop import Interrupted
 from tiny_runs import weights
 from workers import in_ranks
 
@@ -180,8 +181,10 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(
     monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
+    start = time.monotonic()
     with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
+    assert time.monotonic() - start < 30  # after which torch's launcher kills who has not ended
     assert died.exists()
     assert caplog.messages == []  # the error is the one line
     record = place.store.get(config_id(config))
@@ -192,6 +195,29 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(
     assert found.started == record.started
     assert found.resolved["engine"] == "eager, 3 processes"
     assert_alike(place, alone, config)
+
+
+@pytest.mark.slow
+def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
+    tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_steps, asked = Trainer._run_steps, tmp_path / "asked"
+
+    def asking(self: Trainer, pause: Any) -> Any:
+        if self.epoch == 1 and os.environ["RANK"] == "0" and not asked.exists():
+            asked.touch()
+            os.kill(os.getppid(), signal.SIGTERM)
+        return run_steps(self, pause)
+
+    monkeypatch.setattr(Trainer, "_run_steps", asking)
+    config, place = config_of("erm, GroupNorm", epochs=10_000), place_in(tmp_path / "runs", devices=("cpu",) * 2)
+    start = time.monotonic()
+    with pytest.raises(Interrupted, match="stopped; the same command goes on"):
+        launch(config, place, minutes=None, quiet=True, as_json=False)
+    assert time.monotonic() - start < SHUTDOWN_S  # after which the launcher kills who has not ended
+    record = place.store.get(config_id(config))
+    assert record.status == "interrupted"
+    assert record.message.startswith("stopped between two steps")
 
 
 @pytest.mark.slow
