@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,16 +23,17 @@ from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.store import Store
-from rcad.train.cluster.ranks import connected, launch, make_together
+from rcad.train.cluster.ranks import SHUTDOWN_S, connected, launch, make_together
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.step import Ranks
+from rcad.train.stop import Interrupted
 from tiny_runs import weights
 from workers import in_ranks
 
-EPOCHS = 2
+EPOCHS = 5
 FEW, WHOLE = ["model.width=4", "optim.name=sgd", "optim.lr=0.05"], ["model.norm=batch"]
 CASES: dict[str, tuple[str, list[str]]] = {
     "erm, GroupNorm": ("erm", ["model.norm=group"]),
@@ -161,22 +164,29 @@ def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) 
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all_and_another_number_goes_on(
-    alone: Place, tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch
+    alone: Place, tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run_steps, died = Trainer._run_steps, tmp_path / "died"
+    run_steps, died, late = Trainer._run_steps, tmp_path / "died", tmp_path / "late"
 
     def killed(self: Trainer, pause: Any) -> Any:
         if self.epoch == 1 and os.environ.get("RANK") == "1" and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.epoch == 1 and not late.exists():
+            late.touch()
+            time.sleep(1.0)  # at work still when the launcher ends it, of which torch would tell
         return run_steps(self, pause)
 
     monkeypatch.setattr(Trainer, "_run_steps", killed)
+    monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
+    start = time.monotonic()
     with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
+    assert time.monotonic() - start < 30  # after which torch's launcher kills who has not ended
     assert died.exists()
+    assert caplog.messages == []  # the error is the one line
     record = place.store.get(config_id(config))
     assert record.status == "interrupted"
     outcome = launch(config, replace(place, devices=("cpu",) * 3), minutes=None, quiet=True, as_json=False)
@@ -185,6 +195,29 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(
     assert found.started == record.started
     assert found.resolved["engine"] == "eager, 3 processes"
     assert_alike(place, alone, config)
+
+
+@pytest.mark.slow
+def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
+    tmp_path: Path, forked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_steps, asked = Trainer._run_steps, tmp_path / "asked"
+
+    def asking(self: Trainer, pause: Any) -> Any:
+        if self.epoch == 1 and os.environ["RANK"] == "0" and not asked.exists():
+            asked.touch()
+            os.kill(os.getppid(), signal.SIGTERM)
+        return run_steps(self, pause)
+
+    monkeypatch.setattr(Trainer, "_run_steps", asking)
+    config, place = config_of("erm, GroupNorm", epochs=10_000), place_in(tmp_path / "runs", devices=("cpu",) * 2)
+    start = time.monotonic()
+    with pytest.raises(Interrupted, match="stopped; the same command goes on"):
+        launch(config, place, minutes=None, quiet=True, as_json=False)
+    assert time.monotonic() - start < SHUTDOWN_S  # after which the launcher kills who has not ended
+    record = place.store.get(config_id(config))
+    assert record.status == "interrupted"
+    assert record.message.startswith("stopped between two steps")
 
 
 @pytest.mark.slow

@@ -129,7 +129,7 @@ class _Crew:
         place = self.work.place
         self.by_id = {config_id(config): config for config in self.work.configs}
         self.progress = {run: self.work.listener.progress(config) for run, config in self.by_id.items()}
-        self.mail = need("ray.util.queue", "ray", "ray").Queue(actor_options={"num_cpus": 0})
+        self.mail = self._queue()
         store = Store(place.store.path.absolute(), tuple(pack.absolute() for pack in place.store.packs))
         data_dir, cache_dir = (None if path is None else path.absolute() for path in (place.data_dir, place.cache_dir))
         device = place.device.partition(":")[0] if self.on_gpu else "cpu"
@@ -144,6 +144,14 @@ class _Crew:
             self._end()
         if self.problem is not None:
             raise self.problem
+
+    def _queue(self) -> Any:
+        """What the tasks say, kept on the driver's own node: elsewhere it would be lost with the node."""
+        here = self.ray.get_runtime_context().get_node_id()
+        strategy = need("ray.util.scheduling_strategies", "ray", "ray").NodeAffinitySchedulingStrategy(here, soft=False)
+        return need("ray.util.queue", "ray", "ray").Queue(
+            actor_options={"num_cpus": 0, "scheduling_strategy": strategy}
+        )
 
     def _submit(self, share: list[RunConfig]) -> None:
         options: dict[str, Any] = {"name": title(share[0]), "num_cpus": self.executor.cpus_per_run}

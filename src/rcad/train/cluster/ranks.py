@@ -28,10 +28,11 @@ from rcad.loss.augmentations import Part, Source
 from rcad.train import processes
 from rcad.train.place import Place, world
 from rcad.train.step import Batch, Plan, Ranks, Stepper, Streamed, Update
-from rcad.train.stop import SIGNALS, Interrupted, kept_handlers
+from rcad.train.stop import SIGNALS, Interrupted, Stop, kept_handlers, stopping
 
 if TYPE_CHECKING:
     from rcad.runs.config import RunConfig
+    from rcad.runs.record import RunRecord
     from rcad.train.progress import Progress
     from rcad.train.scheduler import Outcome, Work
 
@@ -179,11 +180,15 @@ def connected(device: torch.device, *, sync_batch_norm: bool = True) -> Iterator
     try:
         yield Ranks(rank, size, sync_batch_norm)
     except RuntimeError as error:
-        if isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower():
+        if _is_loss(error):
             raise _lost(size) from None
         raise
     finally:
         torch.distributed.destroy_process_group()
+
+
+def _is_loss(error: RuntimeError) -> bool:
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error).lower()
 
 
 def _lost(count: int, which: str = "") -> InputError:
@@ -208,24 +213,37 @@ def make_together(
     ranks: Ranks, config: RunConfig, place: Place, progress: Progress, *, minutes: float | None
 ) -> Outcome:
     """Makes a run with the other processes. The first one asks the store and the clock, and tells them."""
+    from rcad.train.progress import SILENT
     from rcad.train.run import run
     from rcad.train.scheduler import schedule
+
+    def make(config: RunConfig, stop: Stop, progress: Progress = SILENT) -> RunRecord:
+        try:
+            return run(config, place, progress, stop=stop, ranks=ranks)
+        except RuntimeError as error:
+            if stop.signal is None or not _is_loss(error):
+                raise
+            # The launcher has seen the loss and asked this process to end: it waits for that, not for an answer.
+            raise Interrupted(stop.signal, str(_lost(ranks.size))) from None
 
     def lead(work: Work) -> None:
         ranks.of_first(lambda: True)
         (config,) = work.configs
-        work.listener.ended(run(config, place, work.listener.progress(config), stop=work.stop, ranks=ranks))
+        work.listener.ended(make(config, work.stop, work.listener.progress(config)))
 
     if ranks.leads:
         outcome = schedule([config], place, progress, backend=lead, minutes=minutes)
         if outcome.already:
             ranks.of_first(lambda: False)
     elif ranks.of_first(bool):
-        run(config, place, ranks=ranks)
+        with stopping() as stop:
+            make(config, stop)
     return ranks.of_first(lambda: outcome)
 
 
 SHUTDOWN_S = 60.0
+ANSWER_S = 3
+"""How long a process that was asked to end waits for its answer to be read: a launcher that ends itself reads none."""
 
 
 def launch(
@@ -243,8 +261,9 @@ def launch(
 
     count = len(place.devices)
     for name, logger in logging.root.manager.loggerDict.items():
-        if name.startswith("torch.distributed.elastic") and isinstance(logger, logging.Logger):
-            logger.setLevel(logging.CRITICAL)  # it says in forty lines what is said in one below
+        launcher = name.startswith(("torch.distributed.elastic", "torch.multiprocessing"))
+        if launcher and isinstance(logger, logging.Logger):
+            logger.setLevel(logging.CRITICAL)  # they say in forty lines what is said in one below
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -282,6 +301,9 @@ def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool
     try:
         imported(config.method)
         with show_progress(quiet=quiet or follows, as_json=as_json) as progress:
-            return as_rank(config, place, progress, minutes=minutes)
+            outcome = as_rank(config, place, progress, minutes=minutes)
     except Exception as error:
         return processes.portable(error)
+    if outcome.signal is not None:
+        signal.alarm(ANSWER_S)
+    return outcome
