@@ -183,13 +183,6 @@ def test_rows_of_a_log_without_an_epoch_are_not_sent(tmp_path: Path, heard: type
     assert steps(heard.calls) == [2]
 
 
-def test_whoever_searches_is_told_no_test_numbers(tmp_path: Path, heard: type[Heard]) -> None:
-    schedule([config()], place(tmp_path), held_out=True)
-    numbers = heard.calls[-1][3]
-    assert "selected_val_nll" in numbers
-    assert not [name for name in numbers if name.startswith(("test_a", "test_n", "last_"))]
-
-
 def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: type[Heard]) -> None:
     page = tmp_path / "page.png"
     page.write_bytes(b"")

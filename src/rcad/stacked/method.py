@@ -81,11 +81,6 @@ class StackedTerm:
     alpha: Tensor | None
     likelihood: StackedLikelihood
 
-    def means(self, output: Tensor, target: Tensor, shares: Tensor | None = None) -> Tensor:
-        """The measure of rows (R * B, K), times their shares (R * B,), averaged over each replica's batch, (R,)."""
-        values = self.term.values(self.likelihood, output, target)
-        return (values if shares is None else shares * values).view(len(self.weight), -1).mean(1)
-
 
 @dataclass(frozen=True, eq=False)
 class StackedMethod:

@@ -69,9 +69,11 @@ def _by_autograd(
     terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     leaf = output.detach().flatten(0, 1).requires_grad_(True)
-    total = terms[0].weight * terms[0].means(leaf, y, shares)
-    for term in terms[1:]:
-        total = total + term.weight * term.means(leaf, y, shares)
+    total = torch.zeros_like(terms[0].weight)
+    for term in terms:
+        values = term.term.values(term.likelihood, leaf, y)
+        values = values if shares is None else shares * values
+        total = total + term.weight * values.view(len(total), -1).mean(1)
     (gradient,) = torch.autograd.grad(total.sum(), leaf)
     return total.detach(), gradient.view_as(output)
 
