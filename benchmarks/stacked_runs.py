@@ -1,118 +1,136 @@
-"""How many replicas a core trains at once: the stacked trainer against separate runs, turn by turn in one process.
+"""How many networks a core trains at once: the stacked trainer, torch.func.vmap and separate runs, turn by turn.
 
-    python benchmarks/stacked_runs.py [--replicas 64 256 1340] [--features 13] [--examples 455] [--rounds 3]
+    python benchmarks/stacked_runs.py [--replicas 64,256,1340] [--methods erm,rcad] [--out FILE]
 
-Nets of UCI size: one hidden layer of 50 ReLU, Gaussian head, Adam, batches of 32. A separate run is a plain PyTorch
-loop around `Criterion.backward`. Prints JSON: microseconds per replica and step of each, and the ratio of the two,
-the median over the rounds.
+Nets of UCI size: one hidden layer of 50 ReLU, Gaussian head, Adam, batches of 32. With vmap the gradients of a plain
+function are mapped over stacked weights and batches; a separate run is a plain PyTorch loop around
+`Criterion.backward`. The record has microseconds for one network and step of each, medians over the rounds, and how
+many times longer than the stacked trainer the others take, medians of the ratios in a round.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
+from common import head, in_turns, listed, write
 from torch import Tensor
+from torch.func import functional_call, grad, stack_module_state, vmap
 
-from rcad.loss.methods import Method, adversarial_training, compose, gaussian, me_ada, rcad, rcad_random
+from rcad.loss.likelihoods import Gaussian
+from rcad.loss.methods import Method, compose, gaussian, rcad
 from rcad.models.mlp import MLP
 from rcad.runs.config import OptimConfig
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked
 from rcad.train.task import derived
 
-METHODS: dict[str, Method] = {
-    "erm": gaussian(),
-    "rcad": compose(gaussian(), rcad(0.3, 0.3)),
-    "rcad_random": compose(gaussian(), rcad_random(0.3, 0.3)),
-    "fgsm": compose(gaussian(), adversarial_training(0.1, "l2", None)),
-    "me_ada": compose(gaussian(), me_ada(steps=5, step_size=0.1, epochs=1, rounds=1, levels=None)),
-}
+ALPHA, LAM = 0.3, 0.3
+EXAMPLES, FEATURES, HIDDEN, BATCH, EPOCHS = 455, 13, 50, 32, 8
+STEPS = -(-EXAMPLES // BATCH) * EPOCHS
+SEPARATE = 6
+"""Separate runs that are timed."""
+METHODS: dict[str, Method] = {"erm": gaussian(), "rcad": compose(gaussian(), rcad(ALPHA, LAM))}
 OPTIM = OptimConfig(name="adamw", lr=3e-3)
 
 
-def made(replicas: int, examples: int, features: int) -> tuple[Tensor, Tensor]:
-    """A different regression for each replica."""
+def made(replicas: int) -> tuple[Tensor, Tensor]:
+    """A different regression for each network."""
     draw = torch.Generator().manual_seed(0)
-    x = torch.randn(replicas, examples, features, generator=draw)
-    y = x[..., 0] + x[..., 1].abs() + 0.3 * torch.randn(replicas, examples, generator=draw)
+    x = torch.randn(replicas, EXAMPLES, FEATURES, generator=draw)
+    y = x[..., 0] + x[..., 1].abs() + 0.3 * torch.randn(replicas, EXAMPLES, generator=draw)
     return x, (y - y.mean()) / y.std()
 
 
-def separate(x: Tensor, y: Tensor, method: Method, seed: int, epochs: int, batch: int, hidden: int) -> None:
-    """One run as anybody would write it."""
+def network(seed: int) -> MLP:
     torch.manual_seed(derived(seed, "weights"))
-    net = MLP(num_outputs=2, in_shape=x.shape[1:], hidden=(hidden,))
-    optimizer = torch.optim.Adam(net.parameters(), lr=OPTIM.lr)
-    criterion = method.criterion(units="input", checks="first")
-    for epoch in range(epochs):
-        for index in torch.randperm(len(y)).split(batch):
-            optimizer.zero_grad()
-            criterion.backward(net, x[index], y[index])
+    return MLP(num_outputs=2, in_shape=(FEATURES,), hidden=(HIDDEN,))
+
+
+def train_separately(x: Tensor, y: Tensor, method: Method) -> None:
+    """Runs as anybody would write them."""
+    for seed in range(SEPARATE):
+        net, criterion = network(seed), method.criterion(units="input", checks="first")
+        optimizer = torch.optim.Adam(net.parameters(), lr=OPTIM.lr)
+        for _ in range(EPOCHS):
+            for index in torch.randperm(EXAMPLES).split(BATCH):
+                optimizer.zero_grad()
+                criterion.backward(net, x[seed, index], y[seed, index])
+                optimizer.step()
+
+
+def train_by_vmap(x: Tensor, y: Tensor, method: Method) -> None:
+    """All runs at once, their gradients by vmap."""
+    net, likelihood = network(0), Gaussian()
+    weights, _ = stack_module_state([network(seed) for seed in range(len(x))])  # type: ignore[arg-type]
+    optimizer = torch.optim.Adam(weights.values(), lr=OPTIM.lr)
+
+    def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        def nll(x: Tensor) -> Tensor:
+            return likelihood.nll(functional_call(net, weights, (x,)), y)
+
+        if method is METHODS["erm"]:
+            return nll(x).mean()
+        direction = grad(lambda x: nll(x).sum())(x).detach()
+        far = x + ALPHA * direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return nll(x).mean() - LAM * likelihood.entropy(functional_call(net, weights, (far,))).mean()
+
+    gradients, own = vmap(grad(loss)), torch.arange(len(x))[:, None]
+    for _ in range(EPOCHS):
+        order = torch.rand(len(x), EXAMPLES).argsort(dim=1)
+        for index in order.split(BATCH, dim=1):
+            for name, gradient in gradients(weights, x[own, index], y[own, index]).items():
+                weights[name].grad = gradient
             optimizer.step()
-        if method.growth is not None and method.growth.due(epoch + 1) and epoch + 1 < epochs:
-            new = method.growth.grow(net, x, y, criterion.loss.likelihood)
-            x, y = torch.cat([x, new[0]]), torch.cat([y, new[1]])
 
 
-def measured(name: str, replicas: int, options: argparse.Namespace) -> dict[str, float | int | str]:
-    """Times of one method, the two trainers by turns."""
-    x, y = made(replicas, options.examples, options.features)
-    problem = StackedProblem(Examples(x, y), 0)
-    method, shape = METHODS[name], (options.epochs, options.batch, options.hidden)
-    steps = -(-options.examples // options.batch) * options.epochs
+def train_stacks(x: Tensor, y: Tensor, method: Method) -> None:
+    """All runs at once, by the stacked trainer."""
+    shape = {"epochs": EPOCHS, "batch_size": BATCH, "hidden": (HIDDEN,)}
+    train_stacked(StackedProblem(Examples(x, y), 0), method, seeds=range(len(x)), optim=OPTIM, **shape)  # type: ignore[arg-type]
 
-    def together() -> float:
-        start = time.perf_counter()
-        train_stacked(
-            problem,
-            method,
-            seeds=range(replicas),
-            optim=OPTIM,
-            epochs=options.epochs,
-            batch_size=options.batch,
-            hidden=(options.hidden,),
-            group=options.group,
-        )
-        return (time.perf_counter() - start) / (replicas * steps)
 
-    def alone() -> float:
-        start = time.perf_counter()
-        for r in range(options.separate):
-            separate(x[r], y[r], method, r, *shape)
-        return (time.perf_counter() - start) / (options.separate * steps)
+def measured(name: str, replicas: int, rounds: int) -> dict[str, float | int | str]:
+    """Times of one method, the three trainers by turns."""
+    x, y = made(replicas)
 
-    together(), alone()
-    pairs = [(together(), alone()) for _ in range(options.rounds)]
-    return {
-        "method": name,
-        "replicas": replicas,
-        "stacked_us": round(1e6 * statistics.median(a for a, _ in pairs), 2),
-        "separate_us": round(1e6 * statistics.median(b for _, b in pairs), 1),
-        "ratio": round(statistics.median(b / a for a, b in pairs), 1),
+    def seconds(train: Callable[[Tensor, Tensor, Method], None], count: int) -> float:
+        start = time.process_time()
+        train(x, y, METHODS[name])
+        return (time.process_time() - start) / (count * STEPS)
+
+    ways = {"stacked": train_stacks, "vmap": train_by_vmap, "separate": train_separately}
+    counts = replicas, replicas, SEPARATE
+    jobs = [lambda way=way, count=count: seconds(way, count) for way, count in zip(ways.values(), counts, strict=True)]
+    in_turns(jobs, 1)
+    times = in_turns(jobs, rounds)
+    row: dict[str, float | int | str] = {"method": name, "replicas": replicas}
+    row |= {
+        f"{way}_us": round(1e6 * statistics.median(own), 2)
+        for way, own in zip(ways, zip(*times, strict=True), strict=True)
     }
+    ratios = {"vmap_to_stacked": 1, "separate_to_stacked": 2}
+    return row | {key: round(statistics.median(turn[k] / turn[0] for turn in times), 2) for key, k in ratios.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--replicas", type=int, nargs="+", default=[64, 256, 1340])
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=["erm", "rcad"])
-    parser.add_argument("--features", type=int, default=13)
-    parser.add_argument("--examples", type=int, default=455)
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--hidden", type=int, default=50)
-    parser.add_argument("--separate", type=int, default=6, help="separate runs that are timed")
-    parser.add_argument("--group", type=int, default=None, help="replicas worked on at a time")
+    parser.add_argument("--replicas", type=listed(int), default=[64, 256, 1340])
+    parser.add_argument("--methods", type=listed(), default=list(METHODS))
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = [measured(name, count, options) for name in options.methods for count in options.replicas]
-    settings = {key: value for key, value in vars(options).items() if key not in ("methods", "replicas")}
-    print(json.dumps({"threads": torch.get_num_threads(), **settings, "results": rows}, indent=1))
+    rows = [measured(name, count, options.rounds) for name in options.methods for count in options.replicas]
+    for row in rows:
+        print(row)
+    settings = {"examples": EXAMPLES, "features": FEATURES, "hidden": HIDDEN, "batch": BATCH, "epochs": EPOCHS}
+    about = head("rcad stacked runs", torch.device("cpu")) | {"threads": 1, "times": "processor time", **settings}
+    write(options.out, {**about, "rounds": options.rounds, "results": rows})
 
 
 if __name__ == "__main__":
