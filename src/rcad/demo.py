@@ -321,7 +321,7 @@ def _histogram(act: Record) -> Figure:
 
 def _planes(act: Record) -> Figure:
     """The plane of the true features under ERM and under RCAD, in the first draw."""
-    from rcad.paper.boundaries import LIMITS
+    from rcad.paper.report.pictures import LIMITS
 
     figure, panels = grid(7.4, 2.9, 1, 2)
     where, labels = np.asarray(act["points"]["x"]), np.asarray(act["points"]["y"])

@@ -69,9 +69,7 @@ def test_the_first_screen_says_what_it_is_and_how_it_stands() -> None:
     assert all(words in first for words in ("drop-in PyTorch loss", "rcad.RCAD()", "make demo", "**Do not use it**"))
 
 
-def test_links_and_targets_exist() -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / link).exists(), link
+def test_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

@@ -59,7 +59,7 @@ def test_finetuning_from_weights_on_class_folders(tmp_path: Path, monkeypatch: p
 
 
 def planned(scale: Any, weights: str | None = None) -> dict[str, RunConfig]:
-    return {run.row: run.config for run in SUITES["T5"].runs(scale, [0], "one view", ["top-1"], weights)}
+    return {run.row: run.config for run in SUITES["T5"].runs(scale, [0], "one view", ["top-1"], weights=weights)}
 
 
 def test_the_protocol_is_cutmix_s_and_the_pretrained_row_needs_weights() -> None:

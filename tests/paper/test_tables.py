@@ -110,8 +110,8 @@ def test_a_committed_record_is_what_its_suite_plans_and_judges(path: Path) -> No
                 trial["runs"] for trial in choice["trials"]
             ]
     else:
-        runs = suite.runs("full", seeds, study.protocol, study.columns_run)
-        planned = replace(planned, runs=wanted.in_precision(runs))
+        runs = suite.runs("full", seeds, study.protocol, study.columns_run, precision=precision)
+        planned = replace(planned, runs=runs)
     ids = {cell: {config_id(run.config) for run in runs} for cell, runs in planned.cells().items()}
     assert study.run_ids
     for cell, place in study.places.items():

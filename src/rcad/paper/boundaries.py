@@ -16,6 +16,7 @@ from rcad.loss.methods import erm
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
 from rcad.paper.moons import LABELS, Cell, arc, build_arms, draw, draws_held
 from rcad.paper.record import OnProgress, Study
+from rcad.paper.report.pictures import LIMITS
 from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
@@ -23,8 +24,6 @@ from rcad.study.judge import CLAIM_RULE
 CELL, PROTOCOL = Cell(625, 0.10), Protocol("sgd", 0.05, 128, 300, (128,))
 SHOWN = 300
 SHARE, FRESH, FITTED = MEASURES = ("share of the curves", "accuracy", "training accuracy, %")
-LIMITS = (-1.75, 2.75, -1.25, 1.75)
-"""Left, right, bottom, top of the pictures."""
 
 
 @dataclass(frozen=True)

@@ -134,17 +134,6 @@ def _gaussian(z: Real, sigma: float) -> Real:
     return np.asarray(np.exp(-0.5 * (z / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)))
 
 
-LABELS = {
-    "erm": "ERM",
-    "erm_fixed": "ERM, last epoch",
-    "fgsm_l2": "FGSM l2",
-    "fgsm_linf": "FGSM linf",
-    "fgsm_linf at 0.03": "FGSM linf, alpha 0.03",
-    "me_ada": "ME-ADA",
-    "rcad": "RCAD",
-    "rcad_random": "random direction",
-    "confidence_penalty": "entropy at x",
-}
 SEEN_BEFORE = (
     "The lists of configurations had six entries at first; all were made longer once, since at sigma = 0.75 choices "
     "lay on their edges. That was after a first full run, whose test numbers had been seen."
@@ -153,7 +142,7 @@ OTHER_NOISE = "Rows without a published number try the claim on another noise."
 PROTOCOL = Protocol("sgd", 0.05, 128, 100, (128,))
 PRINTED_SIZE = (20_000, 3, 300)
 """The paper's own number of examples and of epochs, with so many draws of ours; the last of the study over n."""
-PRINTED = TARGETS["T8"].printed
+LABELS, PRINTED = TARGETS["T8"].rows, TARGETS["T8"].printed
 FIXED, LINF_003 = "erm_fixed", "fgsm_linf at 0.03"
 CONTROLLED = ("erm", "rcad", "rcad_random")
 FGSM = partial(adversarial_training, norm="linf", bounds=None)

@@ -9,17 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from rcad.errors import InputError, one_of
-from rcad.paper.benchmarks import (
-    PRETRAINED,
-    Benchmark,
-    Scale,
-    Views,
-    is_own,
-    missing,
-)
+from rcad.paper.benchmarks import PRETRAINED, Benchmark, Precision, Scale, Views, is_own, missing
 from rcad.paper.claims import CONTROLS, PlannedClaim, Side, Summary
 from rcad.paper.record import Study
 from rcad.paper.targets import TARGETS, Printed, Table
@@ -30,7 +23,6 @@ from rcad.runs.record import FINISHED
 from rcad.runs.store import Store
 from rcad.train.place import Executor
 
-Precision = Literal["fp32", "bf16"]
 RUNS = "runs"
 PACKS = "images"
 """The folder of packed runs, which every suite takes as done."""
@@ -125,19 +117,19 @@ class Suite:
         seeds: Sequence[int],
         views: Views,
         columns: Iterable[str] | None = None,
-        weights: str | None = None,
+        **how: Any,
     ) -> tuple[PlannedRun, ...]:
         """Every run, by seed first: a grid that is stopped early has whole seeds to show.
 
         Args:
             columns: only these.
-            weights: a file to start from, instead of the protocol's; a trial has none of its own.
+            how: `weights` and `precision` of `Benchmark.config`; a trial has no weights of its own.
         """
         runs: list[PlannedRun] = []
         for seed, column in product(seeds, self.columns):
             for row in self.rows_of(column) if columns is None or column.name in columns else ():
-                if row != PRETRAINED or weights is not None or scale != "smoke":
-                    config = column.benchmark.config(scale, row, seed, views=views, weights=weights)
+                if row != PRETRAINED or how.get("weights") is not None or scale != "smoke":
+                    config = column.benchmark.config(scale, row, seed, views=views, **how)
                     runs.append(PlannedRun(row, column.name, config))
         return tuple(runs)
 
@@ -203,13 +195,6 @@ class Order:
     def packs(self) -> tuple[Path, ...]:
         """Runs made before, here or elsewhere: `rcad runs pack` wrote them."""
         return tuple(packs_in(self.out / PACKS))
-
-    def in_precision(self, runs: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
-        """Runs planned in fp32, in the precision of the order."""
-        if self.precision == "fp32":
-            return tuple(runs)
-        half: dict[str, Any] = {"precision": self.precision, "channels_last": True}
-        return tuple(run._replace(config=replace(run.config, train=replace(run.config.train, **half))) for run in runs)
 
     def command(self, study: Study) -> str:
         """What one types to make it again."""
@@ -301,5 +286,6 @@ def plan(order: Order, suite: Suite) -> Plan:
             "some), or try --scale smoke, which needs none"
         )
     skipped = tuple(column.name for column in suite.columns if column not in chosen)
-    runs = () if order.views == "tuned" else suite.runs(order.scale, order.seeds, order.views, columns, order.weights)
-    return Plan(order, suite, order.in_precision(runs), columns, absent, skipped)
+    how = {"weights": order.weights, "precision": order.precision}
+    runs = () if order.views == "tuned" else suite.runs(order.scale, order.seeds, order.views, columns, **how)
+    return Plan(order, suite, runs, columns, absent, skipped)

@@ -48,6 +48,7 @@ class Target:
     title: str = ""
     shows: str = ""
     notes: tuple[str, ...] = ()
+    rows: Mapping[str, str] = field(default_factory=dict)
     printed: Table = field(default_factory=dict)
     p_values: PValues = field(default_factory=dict)
 

@@ -190,12 +190,11 @@ class Search:
     def _is_whole(self, column: str) -> bool:
         return self.plan.suite.column(column).benchmark.count is None
 
-    def _runs(self, row: str, column: str, values: Values, seeds: Sequence[int], **data: Any) -> list[PlannedRun]:
-        """The runs of a candidate; `data` are fields of the config's data that differ from the protocol's."""
+    def _runs(self, row: str, column: str, values: Values, seeds: Sequence[int], **how: Any) -> list[PlannedRun]:
+        """The runs of a candidate; `how` has further arguments of `Benchmark.config`."""
         order, benchmark = self.plan.order, self.plan.suite.column(column).benchmark
-        configs = [benchmark.config(order.scale, row, seed, values=values, model=order.model) for seed in seeds]
-        configs = [replace(config, data=replace(config.data, **data)) for config in configs]
-        return [*order.in_precision(PlannedRun(row, column, config) for config in configs)]
+        how |= {"values": values, "model": order.model, "precision": order.precision}
+        return [PlannedRun(row, column, benchmark.config(order.scale, row, seed, **how)) for seed in seeds]
 
 
 def _trial(values: Values, runs: Sequence[PlannedRun], store: Store) -> dict[str, Any]:

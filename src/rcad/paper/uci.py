@@ -24,24 +24,13 @@ from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
 Index = Any
-LABELS = {
-    "erm": "ERM",
-    "erm_fixed": "ERM, last epoch",
-    "erm_weight_decay": "ERM, weight decay",
-    "ada": "ADA",
-    "me_ada": "ME-ADA",
-    "adversarial_training": "adversarial training",
-    "rcad": "RCAD",
-    "rcad_random": "random direction",
-    "confidence_penalty": "entropy at x",
-}
 SEEN_BEFORE = (
     "ADA and ME-ADA climb a loss that has no upper limit in x: their steps were made smaller once, after every step "
     "from 0.01 on had diverged on validation rows. That was after a first full run, whose test numbers had been seen."
 )
 FIXED = "erm_fixed"
 LAMBDAS = (0.1, 0.5)
-PRINTED = TARGETS["T7"].printed
+LABELS, PRINTED = TARGETS["T7"].rows, TARGETS["T7"].printed
 PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rcad.paper import moons, uci
 from rcad.paper.record import JSON, Place, Series, Study
 from rcad.paper.report.tables import gain_over
+from rcad.paper.targets import TARGETS
 from rcad.report.document import Part, Table
 from rcad.report.numbers import capital, fixed, named_values, p_value
 from rcad.study.statistics import averages, holm
@@ -77,7 +77,7 @@ def _by_place(study: Study, cell: Callable[[Place], str]) -> Table:
 
 
 def _uci(study: Study) -> Details:
-    choices, arms = study.details["tuning"], study.settings["arms"]
+    choices, arms, labels = study.details["tuning"], study.settings["arms"], TARGETS[study.target].rows
 
     def spread(place: Place) -> str:
         numbers = averages([run.metrics["nll"] for run in place.runs])
@@ -89,7 +89,7 @@ def _uci(study: Study) -> Details:
         lost = f"; {tuning['tuning_diverged']} trial runs diverged" if tuning["tuning_diverged"] else ""
         return f"{_values(arms[method]['candidates'][index])} ({times}x){lost}"
 
-    chosen = _matrix(arms, study.columns, choice, "The most frequent choice over splits.", uci.LABELS)
+    chosen = _matrix(arms, study.columns, choice, "The most frequent choice over splits.", labels)
     tried, names = study.details["uncapped"], ("capped", "uncapped")
     medians = {name: [averages(values)["median"] for values in tried[name]["validation_nll"]] for name in names}
     uncapped = Table(
@@ -133,7 +133,8 @@ def _against(study: Study, base: str) -> Table:
 
 
 def _moons(study: Study) -> Details:
-    tuning, arms, ratio = study.details["tuning"], study.settings["arms"], study.details["weight_ratio"]
+    tuning, arms, labels = study.details["tuning"], study.settings["arms"], TARGETS[study.target].rows
+    ratio = study.details["weight_ratio"]
 
     def nll(place: Place) -> str:
         numbers = averages([run.metrics["nll"] for run in place.runs])
@@ -143,7 +144,7 @@ def _moons(study: Study) -> Details:
         alphas = [f"{candidate['alpha']:g}" for candidate in arms[method]["candidates"]]
         scores = {column: by_method[method] for column, by_method in tuning.items() if method in by_method}
         rows = [[column, *(fixed(value, 1) for value in tried["validation"])] for column, tried in scores.items()]
-        return Table([f"{moons.LABELS[method]}, alpha", *alphas], rows)
+        return Table([f"{labels[method]}, alpha", *alphas], rows)
 
     def choice(method: str, column: str) -> str:
         tried = tuning[column].get(method)
@@ -163,7 +164,7 @@ def _moons(study: Study) -> Details:
         "ERM at its last epoch. Fewer draws for large n; the last row has as many examples and epochs as the paper.",
     )
     by_epoch = Table(
-        ["epoch", *(moons.LABELS[name] for name in names)],
+        ["epoch", *(labels[name] for name in names)],
         weights,
         "Root mean square of the first layer's weights on the two true dimensions, divided by that on the "
         "noise dimensions; mean over draws of the first distribution.",
@@ -171,7 +172,7 @@ def _moons(study: Study) -> Details:
     return {
         "Test NLL: mean (median)": [_by_place(study, nll)],
         "Validation accuracy by FGSM's step": [steps("fgsm_linf"), steps("fgsm_l2")],
-        "What was chosen": [_matrix(arms, tuning, choice, names=moons.LABELS)],
+        "What was chosen": [_matrix(arms, tuning, choice, names=labels)],
         "Accuracy by the number of examples": [by_size],
         "Weights on true and noise dimensions": [by_epoch],
     }

@@ -12,11 +12,14 @@ from rcad.paper.claims import Side
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
 from rcad.paper.report.tables import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
+from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, PAPER, VERMILION
 from rcad.study.statistics import Paired, Summary
 
+LIMITS = (-1.75, 2.75, -1.25, 1.75)
+"""Left, right, bottom, top of F7's pictures."""
 SMALL: dict[str, Any] = {"fontsize": 7, "color": GREY, "va": "center"}
 
 
@@ -267,9 +270,6 @@ def _window(ax: Any, sweep: JSON) -> None:
 
 def boundaries(study: Study) -> Figure | None:
     """F7: the probability of a class in the plane of the true features."""
-    from rcad.paper.boundaries import LIMITS
-    from rcad.paper.moons import LABELS
-
     results, settings = study.details, study.settings
     epochs, across = list(settings["epochs"]), settings["grid"]
     methods = list(dict.fromkeys(panel["method"] for panel in results["panels"]))
@@ -288,7 +288,7 @@ def boundaries(study: Study) -> Figure | None:
         for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
             chosen = points[labels == kind]
             ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=6, color=colour, alpha=0.9, lw=0)
-        place = study.places[LABELS[panel["method"]], f"epoch {panel['epoch']}"]
+        place = study.places[TARGETS["T8"].rows[panel["method"]], f"epoch {panel['epoch']}"]
         share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
