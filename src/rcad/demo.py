@@ -263,7 +263,10 @@ def table(record: Record, *, judged: bool = False) -> Table:
         unit = f"{UNITS[act['metric']].strip()} of {WORDS[act['metric']]}"
         units.setdefault(unit, []).append(ACTS[name].partition(",")[0])
     words = "; ".join(f"{unit} on {listed(names)}" for unit, names in units.items())
-    caption = f"RCAD better by: {words}. Positive is better; intervals at 95%."
+    caption = (
+        f"RCAD better by: {words}. Positive is better. Verdicts are corrected for the number of comparisons (Holm), "
+        "the 95% intervals are not."
+    )
     return Table(HEADER, rows, caption, spare=["NLL", "accuracy or RMSE"])
 
 
