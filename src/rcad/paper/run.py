@@ -88,7 +88,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
             "seeds": list(planned.order.seeds),
             "precision": planned.order.precision,
             "columns": {
-                name: suite.column(name).benchmark.words(scale, " or ".join(networks[name])) for name in planned.columns
+                name: suite.column(name).benchmark.words(scale, " or ".join(names)) for name, names in networks.items()
             },
         },
     )
@@ -289,7 +289,8 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
     on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
-    if order.precision == "bf16" and on_cpu and not planned.requested().complete(store):
+    trains = not (order.finished or planned.requested().complete(store))
+    if order.precision == "bf16" and on_cpu and trains:
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):
         on_warning("--join: only for runs that share a GPU")
@@ -299,6 +300,8 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
         details |= added
         requested = planned.requested()
         reused = reused and requested.complete(store)
+        if order.finished:
+            continue
         minutes = order.minutes
         if minutes is not None:
             minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
@@ -306,6 +309,8 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
         runs = schedule(configs, place, progress, at_once=workers, processes=workers, minutes=minutes, notes=False)
         if not runs.complete:
             return runs
+    if not planned.done(store):
+        raise InputError(f"expected finished runs of {order.name}, but there are none; leave out --finished to train")
     shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)
     study = collect(planned, shelf, progress.detail)
     study = replace(study, details={**study.details, **details})

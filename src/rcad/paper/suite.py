@@ -148,6 +148,7 @@ class Order:
         precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
         minutes: the time limit for the runs.
+        finished: nothing is trained; the table is made of the runs that are there.
         model: another network than the paper's, of the tuned protocol.
         candidates: of each method, of the tuned protocol; None for the scale's number.
         weights: a file that T5's runs start from, instead of those that timm fetches.
@@ -171,6 +172,7 @@ class Order:
     precision: Precision = "fp32"
     joined: int = 1
     minutes: float | None = None
+    finished: bool = False
     model: str | None = None
     candidates: int | None = None
     weights: str | None = None
@@ -209,7 +211,8 @@ class Order:
         words += [f"--{name} {value}" for name, value in options.items() if value is not None]
         run = study.columns_run
         words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
-        return " ".join([*words, *(f'--rows "{row}"' for row in self.rows)])
+        words += [f'--rows "{row}"' for row in self.rows]
+        return " ".join([*words, "--finished"] if self.finished else words)
 
 
 @dataclass(frozen=True)

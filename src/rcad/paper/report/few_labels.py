@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from rcad.paper.claims import gain_of
-from rcad.paper.record import LAST, Place, Study
+from rcad.paper.record import EVERY_METHOD, LAST, Place, Study
 from rcad.paper.report.tables import MEASURES, interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
@@ -161,13 +161,13 @@ def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gai
         else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
         for metric, measure in MEASURES.items()
     }
-    kind = "every method tuned" if study.tuned else PAPER
-    return Gain(f"{_network(study)}, {kind}", column, row, place, compared)
+    _, tuned, more = study.title.partition(EVERY_METHOD)
+    return Gain(f"{_network(study)}, {tuned + more or PAPER}", column, row, place, compared)
 
 
 def _network(study: Study) -> str:
     """As the title has it: "Low data: subsets of CIFAR-100, ResNet-18"."""
-    return study.title.removesuffix(", every method tuned").rpartition(", ")[2]
+    return study.title.partition(f", {EVERY_METHOD}")[0].rpartition(", ")[2]
 
 
 def _cell(gain: Paired | None, digits: int) -> str | Cell:
