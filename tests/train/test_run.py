@@ -24,10 +24,9 @@ from rcad.runs.record import RunRecord, utc_now
 from rcad.runs.store import BEFORE, LAST, Store
 from rcad.train import machine
 from rcad.train import run as engine
-from rcad.train.describe import plan_of
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
-from rcad.train.run import run
+from rcad.train.run import plan_of, run
 from rcad.train.scheduler import canonical_config
 from rcad.train.stop import Stop
 from rcad.train.task import FEW_IMAGES, as_built, model_of, prepare

@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
+Pause = Callable[[], bool]
 
 
 def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
@@ -45,11 +47,7 @@ def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
 
 
 def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:
-    """SGD or AdamW over all parameters of the model.
-
-    Args:
-        capturable: for use inside a CUDA graph: one fused kernel, the learning rate a tensor on the device.
-    """
+    """SGD or AdamW; `capturable` inside a CUDA graph: one fused kernel, the learning rate a tensor on the device."""
     options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay, "fused": capturable or None}
     if capturable:
         options["lr"] = torch.tensor(optim.lr, device=next(model.parameters()).device)
@@ -157,11 +155,11 @@ class Trainer:
             self._words = len(self.rows), epoch_words(row, epochs)
         self.progress.overall(self.epoch + self.step / self._batches(), epochs, self._words[1])
 
-    def fit(self, pause: Callable[[], bool] = lambda: False) -> Outcome:
+    def fit(self, pause: Pause = lambda: False) -> Outcome:
         """Trains to the end, until `pause()` says so after a step, or until the loss is no longer finite."""
         return exhaust(self.course(pause))
 
-    def course(self, pause: Callable[[], bool] = lambda: False) -> Course:
+    def course(self, pause: Pause = lambda: False) -> Course:
         """`fit` in instalments: yields whenever work was launched, so that others may launch theirs beside it."""
         while self.epoch < self.config.train.epochs and not self._out_of_patience():
             start = time.perf_counter()
@@ -207,11 +205,6 @@ class Trainer:
             while not event.query():  # type: ignore[no-untyped-call]
                 yield
 
-    def _order(self) -> Tensor:
-        """The order in which this epoch takes the examples, on the CPU."""
-        generator = torch.Generator().manual_seed(derived(self.config.seed, "batches", self.epoch))
-        return torch.randperm(len(self.y), generator=generator)
-
     def _batches(self) -> int:
         return math.ceil(len(self.y) / self.config.train.batch_size)
 
@@ -225,23 +218,24 @@ class Trainer:
             plans.append(Plan(turn, first * size, sizes, self.epoch * total + first))
         return plans
 
-    def _run_steps(self, pause: Callable[[], bool]) -> Generator[None, None, bool]:
+    def _run_steps(self, pause: Pause) -> Generator[None, None, bool]:
         """The steps that are left of this epoch; False if paused before the end."""
         plans, total = self._plans(), self._batches()
         group, epochs = self.config.train.accumulate, self.config.train.epochs
         rates = [learning_rate(self.config.optim, epochs, self.epoch + p.turn * group / total) for p in plans]
         left = plans[self.step // group :]
+        generator = torch.Generator().manual_seed(derived(self.config.seed, "batches", self.epoch))
         self.model.train()
-        self.stepper.begin(self._order(), rates, left[0])
+        self.stepper.begin(torch.randperm(len(self.y), generator=generator), rates, left[0])
         for plan in left:
             self.stepper.step(plan)
             yield
             self.step += len(plan.sizes)
             if plan is not plans[-1]:  # the last one is reported with its epoch
                 self.report()
-            # After a step, so that every call makes some progress.
-            if plan is not plans[-1] and self.stepper.agreed(pause()):
-                return False
+                # After a step, so that every call makes some progress.
+                if self.stepper.agreed(pause()):
+                    return False
         return True
 
     def _end_epoch(self, start: float, scores: dict[str, Tensor]) -> bool:
@@ -281,12 +275,6 @@ class Trainer:
         if growth is None or not growth.due(self.epoch) or self.epoch == self.config.train.epochs:
             return
         generator = torch.Generator(self.x.device).manual_seed(derived(self.config.seed, "growth", self.epoch))
-        x, y = growth.grow(
-            self.model,
-            self.x,
-            self.y,
-            self.criterion.loss.likelihood,
-            generator=generator,
-            progress=lambda done, total: self.progress.detail("growing the training set", done, total),
-        )
-        self.enlarge(x, y)
+        progress = partial(self.progress.detail, "growing the training set")
+        likelihood = self.criterion.loss.likelihood
+        self.enlarge(*growth.grow(self.model, self.x, self.y, likelihood, generator=generator, progress=progress))

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -43,11 +43,10 @@ _POLL_S, _SEND_S = 0.2, 0.5
 
 @dataclass(frozen=True)
 class Processes:
-    """So many worker processes with one thread each.
+    """So many worker processes with one thread each; `at_once` as in `schedule`.
 
     Args:
         devices: one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own.
-        at_once: how many runs share a GPU; None chooses by the size of the work.
     """
 
     count: int
@@ -176,25 +175,16 @@ class _Crew:
         ours, theirs = context.Pipe()
         place = replace(self._work.place, device=device, devices=())
         process = context.Process(target=work_for, args=(theirs, place, self._at_once), daemon=True)
-        with _one_thread():
+        before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
+        os.environ.update(ONE_THREAD)  # a process reads them only when it starts
+        try:
             process.start()
+        finally:
+            for name in ONE_THREAD:
+                del os.environ[name]
+            os.environ.update(before)
         theirs.close()
         return _Worker(process, ours, device, {})
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Inside, processes start with one thread each: they read these variables only then."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:

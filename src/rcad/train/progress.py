@@ -40,27 +40,20 @@ class Progress(Protocol):
 class Silent:
     """A Progress that says nothing."""
 
-    def overall(self, done: float, total: float, text: str) -> None:
+    def note(self, *words: object, **options: object) -> None:
         pass
 
-    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
+    overall = detail = note
 
 
 SILENT = Silent()
 
 
 class Portion:
-    """The Progress of one part of a larger whole, e.g. of one method in a comparison.
+    """The Progress of one part of a larger whole, e.g. of one method in a comparison, whose name is said first.
 
     Args:
-        before: what is behind when this part begins, in any unit.
-        size: of this part, in the same unit.
-        total: of all parts.
-        name: said before each text.
+        before, size, total: what is behind when this part begins, its own size, that of all parts; in any unit.
     """
 
     def __init__(self, progress: Progress, before: float, size: float, total: float, name: str = "") -> None:
@@ -172,7 +165,6 @@ class Lines:
         return due
 
     def _say(self, text: str) -> None:
-        """A line that says how far the work is."""
         self.note(text)
 
 

@@ -1,4 +1,4 @@
-"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice."""
+"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice; and a run in words."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import torch
+from torch import nn
 
-from rcad.errors import InputError, one_line
+from rcad.data.dataset import Dataset
+from rcad.errors import InputError, MissingExtraError, one_line
+from rcad.loss.growth import as_unit_float
+from rcad.loss.method_rows import label, method_rows, without_defaults
+from rcad.loss.methods import Method, method_defaults
+from rcad.loss.suggest_alpha import FAR_BELOW, STEPS, measured
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
+from rcad.runs.words import duration, plural
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
-from rcad.train.describe import data_words, low_alpha, network_words, run_words
 from rcad.train.loop import Course, Trainer, exhaust
 from rcad.train.machine import (
     deterministic,
@@ -52,12 +58,7 @@ class Stopped(Exception):
 
 
 class Execution:
-    """A run whose lock is held. Of several processes that make it, the first alone reads and writes.
-
-    Args:
-        trainer: fresh; `course` restores it from a checkpoint where there is one.
-        at_once: how many runs share the device, for the record.
-    """
+    """A run whose lock is held. Of several processes that make it, the first alone reads and writes."""
 
     def __init__(self, place: Place, trainer: Trainer, at_once: int) -> None:
         self.place, self.trainer, self.at_once = place, trainer, at_once
@@ -93,8 +94,8 @@ class Execution:
         if outcome != "diverged":
             save_trainer(self.trainer, self.checkpoint)
             return self._write("interrupted", message="stopped between two steps; run the same command to continue")
-        epoch = self.trainer.epoch
-        return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
+        message = f"the training loss was no longer finite in epoch {self.trainer.epoch}"
+        return self._write("diverged", message=message)
 
     def _resume(self) -> None:
         if (record := self.store.record(self.config)) is not None:
@@ -159,16 +160,15 @@ class Execution:
             if weights:
                 trainer.selected.load_state_dict(weights)
             raise
-        metrics["epochs"] = float(trainer.epoch)
         chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
-        metrics["selected_epoch"] = float(chosen)
-        whose = {"run": config_id(self.config), "data": problem.fingerprint}
+        metrics |= {"epochs": float(trainer.epoch), "selected_epoch": float(chosen)}
         if self.ranks.leads:
+            whose = {"run": config_id(self.config), "data": problem.fingerprint}
             save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), {**problem.preprocessing, **whose})
-        message = "" if tests else NO_TEST
-        record = self._write("done", message=message, metrics=metrics, test_seconds=seconds)
-        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)) if self.ranks.leads else ():
-            path.unlink(missing_ok=True)
+        record = self._write("done", message="" if tests else NO_TEST, metrics=metrics, test_seconds=seconds)
+        if self.ranks.leads:
+            for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)):
+                path.unlink(missing_ok=True)
         return record
 
     def _metrics(self, prefix: Literal["last", "test", "val"], stop: Stop) -> dict[str, float]:
@@ -271,8 +271,6 @@ def begin(
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
     Args:
-        stop: asks the run to stop.
-        reader: of data, which runs of one grid share.
         at_once: how many runs share the device.
         seat: its place among runs that take their steps together.
         ranks: the processes that make it together; all of them call this.
@@ -331,3 +329,75 @@ def changed_data(config: RunConfig, how: str) -> InputError:
         f"expected the data that run {config_id(config)} was made from, but {config.data.name} {how}; "
         f"remove that run (rcad runs prune) or use another folder of runs"
     )
+
+
+EXAMPLES = 256
+"""Examples that say whether alpha is far too small."""
+TRIED = 2
+"""Steps that are taken to see how long one takes; the first is not counted."""
+
+
+def data_words(dataset: Dataset, problem: Problem) -> str:
+    """What was read, in one line."""
+    kind = f"{len(dataset.classes)} classes" if problem.classes else "a regression target"
+    sizes = ", ".join(
+        f"{len(part[1]):,} {name}"
+        for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))
+        if len(part[1])
+    )
+    shape, columns = tuple(problem.train[0].shape[1:]), len(dataset.columns)
+    inputs = "x".join(map(str, shape)) + (" images" if dataset.is_image else " inputs")
+    if 0 < columns < shape[0] and not dataset.is_image:
+        inputs += f" ({columns} features, {shape[0] - columns} for missing values)"
+    untested = "" if len(problem.test[1]) else f", {NO_TEST}"
+    return f"{dataset.name}: {inputs}, {kind}; {sizes} examples{untested}"
+
+
+def network_words(model: nn.Module) -> str:
+    """The network and its size."""
+    return f"{getattr(model, 'title', type(model).__name__)}, {sum(p.numel() for p in model.parameters()):,} parameters"
+
+
+def run_words(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
+    """A run in one line, with the numbers that "auto" stands for."""
+    rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
+    steps = math.ceil(examples / config.train.batch_size)
+    words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
+    start = f", weights: {config.model.weights}" if config.model.weights else ""
+    return f"{network_words(model)}{start}; {rows}; {device_words(device)}; {words}"
+
+
+def low_alpha(method: Method, problem: Problem) -> list[str]:
+    """A sentence where alpha is far below the distance between classes, as a criterion warns in a loop."""
+    x, y = problem.train
+    moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
+    if not problem.classes or not any(move.distance for move in moves):
+        return []
+    rows = torch.arange(min(EXAMPLES, len(y)))  # images that stay on disk are asked for by number
+    half = measured(as_unit_float(x[rows]), y[rows], problem.likelihood)
+    low = [move.distance for move in moves if half is not None and 0 < move.distance < FAR_BELOW * half]
+    return [
+        f"alpha={alpha:g} is far below {half:.3g}, half the median distance between classes; so short a step tends to "
+        "make models worse. alpha=auto takes the measured one"
+        for alpha in low
+    ]
+
+
+def plan_of(config: RunConfig, place: Place) -> str:
+    """`run_words` before anything is trained, with an estimate of the time; or why the run cannot begin."""
+    device, _ = place.resolve()
+    try:
+        problem = prepare(config, Reader(place)(config.data), device)
+        method, model = method_of(config, problem), model_of(config, problem).to(device)
+    except (InputError, MissingExtraError) as error:
+        return f"this run cannot begin here: {error}"
+    (x, y), size = problem.train, config.train.batch_size
+    criterion, took = method.criterion(), 0.0
+    with torch.random.fork_rng(), suitable_threads(x):
+        for _ in range(TRIED):
+            start = time.perf_counter()
+            rows = torch.arange(min(size, len(y)))
+            criterion.backward(model, as_unit_float(x[rows]), y[rows])
+            took = time.perf_counter() - start
+    total = took * math.ceil(len(y) / size) * config.train.epochs
+    return f"{run_words(model, method, device, config, len(y))}, about {duration(total)} without evaluation"

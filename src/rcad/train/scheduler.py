@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -37,26 +37,9 @@ SHOW_S = 0.05
 """Seconds between two changes of what is shown."""
 
 
-class Backend(Protocol):
-    """Makes runs: in this process, in others, on a GPU, on a cluster."""
-
-    def __call__(self, work: Work) -> None:
-        """Make `work.configs` until all are over or `work.stop` is set, and then save those that are under way.
-
-        Of each run that was taken up, the listener is told by `ended` its record, final or saved, or by `busy` that
-        another process works on it. What is wrong with the input is raised, with the other runs saved.
-        """
-
-
 @dataclass(frozen=True)
 class Work:
-    """Runs to be made: all that a backend is given.
-
-    Args:
-        configs: without a final record, each once.
-        stop: asks to end between two steps.
-        listener: is told how far runs are, how they ended, and which are busy.
-    """
+    """Runs to be made, none of which has a final record: all that a backend is given."""
 
     configs: Sequence[RunConfig]
     place: Place
@@ -66,6 +49,13 @@ class Work:
     def in_time(self, config: RunConfig) -> bool:
         """Whether a run can end before the time is up, at the pace of the last one that ended; else do not begin it."""
         return self.stop.lets_begin(self.listener.pace * cost(config))
+
+
+Backend = Callable[[Work], None]
+"""Makes runs: in this process, in others, on a GPU, on a cluster; until all are over or `work.stop` is set, and then
+saves those that are under way. Of each run that was taken up, the listener is told by `ended` its record, final or
+saved, or by `busy` that another process works on it. What is wrong with the input is raised, with the other runs
+saved."""
 
 
 class Listener(Protocol):
@@ -128,9 +118,13 @@ class Outcome:
             if not self.unfinished:
                 return f"{reason}: every run is done"
             return f"{reason}: {plural(self.unfinished, 'run')} left; run the same command to continue"
-        if self.left:
-            return f"left {_owners(self.left)}; the same command shows them when they are done"
-        return ""
+        if not self.left:
+            return ""
+        seeds: dict[str, list[str]] = {}
+        for config, owner in self.left:
+            seeds.setdefault(owner, []).append(str(config.seed))
+        taken = [f"{'seed' if len(own) == 1 else 'seeds'} {', '.join(own)} to {owner}" for owner, own in seeds.items()]
+        return f"left {'; '.join(taken)}; the same command shows them when they are done"
 
 
 def schedule(
@@ -215,12 +209,7 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
 
 
 class _Bookkeeper:
-    """What has become of the runs so far; shows all of them as one Progress.
-
-    Attributes:
-        already: the ids of those that had been finished before.
-        records, left: by id, of those that were begun, and of those that another process works on.
-    """
+    """What has become of the runs so far, by their ids; shows all of them as one Progress."""
 
     def __init__(
         self, configs: Mapping[str, RunConfig], place: Place, progress: Progress, *, held_out: bool, notes: bool
@@ -351,16 +340,6 @@ class _RunProgress:
         self._books.moved(self._run, done / total if total else 0.0, text)
 
 
-def _owners(left: Sequence[tuple[RunConfig, str]]) -> str:
-    """Which seeds each process has: "seeds 0, 2 to process 12 on host"."""
-    by_owner: dict[str, list[str]] = {}
-    for config, owner in left:
-        by_owner.setdefault(owner, []).append(str(config.seed))
-    return "; ".join(
-        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)} to {owner}" for owner, seeds in by_owner.items()
-    )
-
-
 def one_by_one(work: Work) -> None:
     """The backend of this process: one run after the other."""
     from rcad.train import run as engine
@@ -372,9 +351,8 @@ def one_by_one(work: Work) -> None:
             return
         if not work.in_time(config):
             continue
-        progress = work.listener.progress(config)
         try:
-            record = engine.run(config, work.place, progress, stop=work.stop, reader=reader)
+            record = engine.run(config, work.place, work.listener.progress(config), stop=work.stop, reader=reader)
         except BusyError as error:
             work.listener.busy(config, error)
         except NotBegun:
@@ -392,11 +370,7 @@ LEAST_WORK = 50_000
 
 
 def choose_backend(configs: Sequence[RunConfig], place: Place, at_once: int | None, processes: int | None) -> Backend:
-    """The backend that suits these runs and the device.
-
-    Args:
-        at_once, processes: as in `schedule`.
-    """
+    """The backend that suits these runs and the device; `at_once` and `processes` as in `schedule`."""
     sharing = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
     if place.executor is not None:
         from rcad.train.cluster.on_ray import OnRay

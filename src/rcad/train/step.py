@@ -32,11 +32,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that make a run together, and which of them this is.
+    """The processes that make a run together, and which of them this is; the first, 0, keeps the record.
 
     Args:
-        rank: its number; the first, 0, keeps the record.
-        size: how many there are.
         sync_batch_norm: whether BatchNorm's statistics are those of whole batches, or of each process's part.
     """
 
@@ -103,8 +101,7 @@ class Ranks:
 
     def rows(self, count: int, batch: int) -> slice:
         """Which examples this one evaluates: whole batches; all of them where there are fewer than processes."""
-        batches = -(-count // batch)
-        part = self.part(batches)
+        part = self.part(-(-count // batch))
         return slice(part.start * batch, min(part.stop * batch, count))
 
     def gather(self, output: Tensor, count: int, batch: int) -> Tensor:
@@ -196,63 +193,39 @@ def in_parts(x: Tensor | Streamed, size: int, rows: slice = slice(None)) -> Iter
 
 
 class Batch(NamedTuple):
-    """Examples as the loss takes them.
-
-    Attributes:
-        x, target: augmented.
-        raw, y: the same examples as they are stored, pixels in [0, 1].
-        source: where random numbers for them come from.
-        share: what they count, where a batch is taken in parts.
-    """
+    """Examples as the loss takes them: augmented, and as they are stored, pixels in [0, 1]."""
 
     x: Tensor
     target: Tensor
     raw: Tensor
     y: Tensor
-    source: Source
-    share: float = 1.0
-
-
-AfterPass = Callable[[], None]
+    source: Source  # where random numbers for them come from
+    share: float = 1.0  # what they count, where a batch is taken in parts
 
 
 class Plan(NamedTuple):
-    """The batches that one optimizer step takes.
+    """The batches that one optimizer step takes."""
 
-    Attributes:
-        turn: which optimizer step of the epoch this is.
-        start: where its first example stands in the epoch's order.
-        sizes: examples in each of its batches; more than one where gradients are accumulated.
-        number: how many batches the run has seen before, for terms that rest at some.
-    """
-
-    turn: int
-    start: int
-    sizes: tuple[int, ...]
-    number: int
+    turn: int  # which optimizer step of the epoch this is
+    start: int  # where its first example stands in the epoch's order
+    sizes: tuple[int, ...]  # examples in each of its batches; several where gradients are accumulated
+    number: int  # how many batches the run has seen before, for terms that rest at some
 
 
 @dataclass(eq=False)
 class Update:
-    """What a step changes, and how.
-
-    Attributes:
-        average: the moving average of the weights, if one is kept.
-        generator: the source of augmentations and random directions.
-        sums: loss, correct predictions and examples of the epoch under way.
-        x, y: the training examples; x is a `Streamed` where images stay on disk.
-    """
+    """What a step changes, and how."""
 
     config: RunConfig
     method: Method
     criterion: Criterion
     model: nn.Module
-    average: nn.Module | None
+    average: nn.Module | None  # of the weights, moving
     optimizer: torch.optim.Optimizer
-    generator: torch.Generator
-    sums: Tensor
+    generator: torch.Generator  # the source of augmentations and random directions
+    sums: Tensor  # loss, correct predictions and examples of the epoch under way
     classes: int
-    x: Tensor | Streamed
+    x: Tensor | Streamed  # the training examples
     y: Tensor
 
     @property
@@ -309,12 +282,9 @@ class Update:
             if member.average is not None:
                 update_average(member.average, member.model, member.config.train.ema or 0.0)
 
-    def arrange(self, order: Tensor, first: Plan) -> Tensor:
-        """The epoch's order where `examples` needs it; images on disk are read ahead from the next step on."""
-        if isinstance(self.x, Streamed):
-            self.x.expect(torch.split(order[first.start :], self.config.train.batch_size))
-            return order
-        return order.to(self.x.device)
+    def expected(self, index: Tensor) -> Tensor:
+        """Those of a batch's examples that `examples` will be asked for."""
+        return index
 
     def examples(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """The training examples with these indices."""
@@ -329,7 +299,12 @@ class Update:
         return Batch(self._ordered(x), target, raw, y, self.source)
 
     def batch(
-        self, model: nn.Module, index: Tensor, accumulate: int, number: int, after_pass: AfterPass | None = None
+        self,
+        model: nn.Module,
+        index: Tensor,
+        accumulate: int,
+        number: int,
+        after_pass: Callable[[], None] | None = None,
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
         x, target, raw, y, source, share = self.load_batch(index)
@@ -390,7 +365,13 @@ class Stepper:
 
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
         """The epoch's order of examples and the learning rate of each optimizer step; `first` is the next one."""
-        self.order, self.rates = self.update.arrange(order, first), rates
+        x = self.update.x
+        if isinstance(x, Streamed):  # images on disk are read ahead from the next step on
+            batches = torch.split(order[first.start :], self.update.config.train.batch_size)
+            x.expect(map(self.update.expected, batches))
+        else:
+            order = order.to(x.device)
+        self.order, self.rates = order, rates
 
     @property
     def settled(self) -> bool:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,11 +22,7 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO as AUTO
 from rcad.loss.method_rows import rows_to_plain
-from rcad.loss.methods import (
-    Method,
-    compose,
-    gaussian,  # also fills METHODS
-)
+from rcad.loss.methods import Method, compose, gaussian
 from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
 from rcad.loss.suggest_alpha import REAL_STEP, among_reals
@@ -107,10 +104,7 @@ def read(
     options = {name: value for name in own if (value := getattr(config, name))}
     if config.task != AUTO:
         options["task"] = config.task
-
-    def on_progress(done: int, total: int) -> None:
-        progress.detail("reading the data", done, total)
-
+    on_progress = partial(progress.detail, "reading the data")
     dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=on_progress, stream=stream, **options)
     for sentence in dataset.omissions:
         progress.note(sentence)
@@ -128,8 +122,7 @@ class Reader:
         # Which of the examples are taken is decided later.
         key = replace(config, name=parse_spec(config.name)[0], seed=None, split=None)
         if self._last is None or self._last[0] != key:
-            self._last = None
-            place = self._place
+            self._last, place = None, self._place  # two sets need not fit into memory
             self._last = key, read(config, place.data_dir, place.cache_dir, progress, stream=place.stream or None)
         return self._last[1]
 
@@ -243,10 +236,9 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
 
 
 def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
-    """A method's row with numbers for alpha="auto" and lam="auto".
+    """A method's row, of class labels or else of regression targets, with numbers for alpha="auto" and lam="auto".
 
     Args:
-        labels: class labels; else regression targets.
         measure: gives alpha, a distance; called only where it is needed.
     """
     row = dict(row)
@@ -378,8 +370,7 @@ def launch_metrics(
     Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
 
     Args:
-        calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
-            classes top5, how often the right one is among the five most probable, in percent.
+        calibration: adds a classifier's ece, as a fraction, and among more than five classes top5, in percent.
         on_batch: takes after each batch how many examples of how many are done.
         ranks: the processes that share the examples; each has the numbers of all of them.
     """

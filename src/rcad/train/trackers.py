@@ -40,19 +40,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A run or a study, as trackers know it.
+    """A run or a study, as trackers know it."""
 
-    Args:
-        id: the tracked run continues under it.
-        kind: "run", or the command that made a study.
-        folder: that keeps what was sent, and TensorBoard's files.
-    """
-
-    id: str
+    id: str  # the tracked run continues under it
     name: str
-    kind: str
+    kind: str  # "run", or the command that made a study
     config: Mapping[str, Any]
-    folder: Path
+    folder: Path  # keeps what was sent, and TensorBoard's files
 
 
 class Tracker(Protocol):
@@ -217,15 +211,14 @@ class Tracked:
     """Trackers that failed in this process; a thousand runs should not wait for a server that is away."""
 
     def __init__(self, names: Sequence[str], subject: Subject) -> None:
-        self._subject, self._names, self._open = subject, names, dict[str, Tracker]()
-        self._sent = self._remembered()
-        self._keys = {name: f"{name} {_short(TRACKERS[name].address())}" for name in names}
-        self._size = -1
+        self._subject, self._open, self._size = subject, dict[str, Tracker](), -1
+        self._sent, fresh = self._remembered(), {"step": 0, "end": ""}
+        keys = {name: f"{name} {_short(TRACKERS[name].address())}" for name in names}
+        self._states = {name: self._sent.setdefault(key, dict(fresh)) for name, key in keys.items()}
 
     def rows(self, rows: Sequence[Row], step: str = "epoch") -> None:
         """Send what has not been sent of an epoch's, or a trial's, numbers."""
-        for name in self._names:
-            state = self._state(name)
+        for name, state in self._states.items():
             for row in map(numbers, rows):
                 number = int(row.get(step, 0))
                 if number > state["step"] and self._send(name, "log", number, row):
@@ -243,8 +236,7 @@ class Tracked:
     def finish(self, status: str, row: Row, files: Sequence[Path] = ()) -> None:
         """Send the end. One that is not final is sent again with the next."""
         mark = _short(dumps({"status": status, **numbers(row)}))
-        for name in self._names:
-            state = self._state(name)
+        for name, state in self._states.items():
             if state["end"] != mark and self._send(name, "finish", status, numbers(row), files):
                 state["end"] = mark
             self._open.pop(name, None)
@@ -265,11 +257,7 @@ class Tracked:
             return False
         return True
 
-    def _state(self, name: str) -> dict[str, Any]:
-        state: dict[str, Any] = self._sent.setdefault(self._keys[name], {"step": 0, "end": ""})
-        return state
-
-    def _remembered(self) -> dict[str, Any]:
+    def _remembered(self) -> dict[str, dict[str, Any]]:
         path = self._subject.folder / SENT
         try:
             sent = loads(read_text(path), str(path)) if path.is_file() else {}
