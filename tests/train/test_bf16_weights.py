@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from rcad import RCAD
 from rcad.loss.model_calls import frozen_batch_stats
 from rcad.models import build
-from rcad.train.bf16_weights import Twin
+from rcad.train.cuda_graph import Twin
 
 X = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0))
 Y = torch.tensor([0, 1, 2, 3, 0, 1])

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Batch = dict[str, Any]
-"""What a step is called with, by the names of its arguments."""
+Batch = dict[str, Any]  # what a step is called with, by the names of its arguments
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 """Optimizers with a form that can be captured, however they were made."""
 SETTINGS = ("lr", "fused", "foreach", "capturable")
@@ -121,7 +120,6 @@ def leaves_of(batch: Batch) -> dict[str, Any]:
 
 
 def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with every tensor changed."""
 
     def changed(value: Any) -> Any:
         return change(value) if isinstance(value, Tensor) else value

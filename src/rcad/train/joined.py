@@ -139,7 +139,6 @@ class Team:
 
     @property
     def name(self) -> str:
-        """How steps are taken, in words."""
         if self._stepper is None:
             return self.engine if len(self.runs) == 1 else f"{self.engine}, {len(self.runs)} to be joined"
         return self._stepper.name if len(self._orders) == 1 else f"{self._stepper.name}, {len(self._orders)} joined"

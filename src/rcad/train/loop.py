@@ -74,14 +74,6 @@ class Trainer:
             "compile" compiles the model besides.
         seat: a place among runs that take their steps together; by default this run steps by itself.
         ranks: the processes that make this run together.
-
-    Attributes:
-        epoch, step: finished epochs, and finished batches of the epoch under way.
-        on_epoch: takes the row of each epoch that ends.
-        sums: loss, correct predictions and examples of the epoch under way, on the device.
-        rows: the numbers of each finished epoch.
-        best_epoch, best_score, best_weights: the selected epoch (from 1) so far.
-        x, y: the training examples, including grown ones.
     """
 
     def __init__(
@@ -99,7 +91,7 @@ class Trainer:
         self.ranks = ranks
         if isinstance(problem.train[0], Streamed) or ranks.size > 1:
             engine = "eager"  # see `stepper_for`; and no graph is captured across processes
-        self.on_epoch: Callable[[Row], None] = lambda row: None
+        self.on_epoch: Callable[[Row], None] = lambda row: None  # takes the row of each epoch that ends
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
         self.average = None if config.train.ema is None else copy.deepcopy(self.model).requires_grad_(False)
@@ -108,11 +100,11 @@ class Trainer:
         # The readers have checked the data: reading it again at every step would only cost time.
         self.criterion = Criterion(likelihood, method.terms, units="input", checks="first")
         self.generator = torch.Generator(problem.device)
-        self.x, self.y = problem.train
-        self.epoch = self.step = 0
-        self.sums = torch.zeros(3, device=problem.device, dtype=torch.float64)
-        self.rows: list[dict[str, float]] = []
-        self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)
+        self.x, self.y = problem.train  # and what the set has grown by
+        self.epoch = self.step = 0  # finished epochs, and finished batches of the epoch under way
+        self.sums = torch.zeros(3, device=problem.device, dtype=torch.float64)  # see `Update`
+        self.rows: list[dict[str, float]] = []  # the numbers of each finished epoch
+        self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)  # the selected epoch (from 1) so far
         self.best_weights: dict[str, Tensor] = {}
         self.seconds = 0.0
         self._words = -1, ""
@@ -144,11 +136,9 @@ class Trainer:
 
     @property
     def begun(self) -> bool:
-        """Whether a step has been taken."""
         return bool(self.epoch or self.step)
 
     def report(self) -> None:
-        """Shows how far the run is."""
         epochs = self.config.train.epochs
         if self._words[0] != len(self.rows):
             row = self.rows[-1] if self.rows else {"epoch": 1.0}
@@ -182,7 +172,6 @@ class Trainer:
         return "done"
 
     def enlarge(self, x: Tensor, y: Tensor) -> None:
-        """Adds training examples."""
         self.x, self.y = torch.cat([self.x, x]), torch.cat([self.y, y])
         self.stepper.update.x, self.stepper.update.y = self.x, self.y
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -47,6 +48,15 @@ class Silent:
 
 
 SILENT = Silent()
+
+
+@dataclass(frozen=True)
+class Calls:
+    """A Progress of three functions."""
+
+    overall: Callable[[float, float, str], None]
+    detail: Callable[..., None]
+    note: Callable[[str], None]
 
 
 class Portion:

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -26,19 +26,11 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.runs.words import duration, plural
+from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.loop import Course, Trainer, exhaust
-from rcad.train.machine import (
-    deterministic,
-    device_words,
-    own_randomness,
-    peak_memory,
-    side_stream,
-    suitable_threads,
-    timed,
-)
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress
+from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.scheduler import canonical_config
 from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
@@ -49,8 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rcad")
 
-SAVING_SHARE = 0.02
-"""Checkpoints take at most about this share of the time, however slow the disk is."""
+SAVING_SHARE = 0.02  # checkpoints take at most about this share of the time, however slow the disk is
 
 
 class Stopped(Exception):
@@ -211,8 +202,8 @@ class Execution:
             epochs=tuple(self.trainer.rows),
             metrics=metrics or {},
             timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
-            peak_memory_bytes=peak_memory(problem.device),
-            device=device_words(problem.device),
+            peak_memory_bytes=machine.peak_memory(problem.device),
+            device=machine.device_words(problem.device),
             versions=versions(),
             commit=commit(),
             data_sha256=problem.fingerprint,
@@ -245,9 +236,9 @@ def run(
     """
     where, _ = place.resolve()
     with (
-        own_randomness(where, progress),
-        deterministic(config.train.deterministic, where),
-        side_stream(where),
+        machine.own_randomness(where, progress),
+        machine.deterministic(config.train.deterministic, where),
+        machine.side_stream(where),
         stopping() if stop is None else nullcontext(stop) as stop,
     ):
         try:
@@ -275,13 +266,18 @@ def begin(
         seat: its place among runs that take their steps together.
         ranks: the processes that make it together; all of them call this.
     """
+
+    def detail(*words: Any) -> None:
+        stop.before_work()  # a signal ends the reading at once
+        progress.detail(*words)
+
     config, store = canonical_config(config), place.store
     device, engine = place.resolve()
     if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
     whose = f"run {config_id(config)}"
-    with timed("data", whose, device):
-        while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
+    with machine.timed("data", whose, device):
+        while_reading = Calls(progress.overall, detail, progress.note) if ranks.size == 1 else progress
         dataset = ranks.together(lambda: reader(config.data, while_reading))
     problem = ranks.together(lambda: prepare(config, dataset, device))
     ranks.together(lambda: check_same_data(store, config, problem) if ranks.leads else None)
@@ -290,7 +286,7 @@ def begin(
     if ranks.size == 1:
         stop.before_work()
     stop.at_once = False
-    with timed("model", whose, device):
+    with machine.timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, seat, ranks)
     progress.note(data_words(dataset, problem))
@@ -298,22 +294,10 @@ def begin(
     for warning in low_alpha(method, problem):
         progress.note(warning)
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
-    with claim, suitable_threads(problem.train[0]):
+    with claim, machine.suitable_threads(problem.train[0]):
         if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
             return record
         return (yield from Execution(place, trainer, at_once).course(stop))
-
-
-class _Interruptible:
-    """A Progress of work that a signal ends at once."""
-
-    def __init__(self, progress: Progress, stop: Stop) -> None:
-        self._progress, self._stop = progress, stop
-        self.overall, self.note = progress.overall, progress.note
-
-    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
-        self._stop.before_work()
-        self._progress.detail(activity, done, total, unit)
 
 
 def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
@@ -331,14 +315,11 @@ def changed_data(config: RunConfig, how: str) -> InputError:
     )
 
 
-EXAMPLES = 256
-"""Examples that say whether alpha is far too small."""
-TRIED = 2
-"""Steps that are taken to see how long one takes; the first is not counted."""
+EXAMPLES = 256  # examples that say whether alpha is far too small
+TRIED = 2  # steps that are taken to see how long one takes; the first is not counted
 
 
 def data_words(dataset: Dataset, problem: Problem) -> str:
-    """What was read, in one line."""
     kind = f"{len(dataset.classes)} classes" if problem.classes else "a regression target"
     sizes = ", ".join(
         f"{len(part[1]):,} {name}"
@@ -354,7 +335,6 @@ def data_words(dataset: Dataset, problem: Problem) -> str:
 
 
 def network_words(model: nn.Module) -> str:
-    """The network and its size."""
     return f"{getattr(model, 'title', type(model).__name__)}, {sum(p.numel() for p in model.parameters()):,} parameters"
 
 
@@ -364,7 +344,7 @@ def run_words(model: nn.Module, method: Method, device: torch.device, config: Ru
     steps = math.ceil(examples / config.train.batch_size)
     words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
     start = f", weights: {config.model.weights}" if config.model.weights else ""
-    return f"{network_words(model)}{start}; {rows}; {device_words(device)}; {words}"
+    return f"{network_words(model)}{start}; {rows}; {machine.device_words(device)}; {words}"
 
 
 def low_alpha(method: Method, problem: Problem) -> list[str]:
@@ -393,7 +373,7 @@ def plan_of(config: RunConfig, place: Place) -> str:
         return f"this run cannot begin here: {error}"
     (x, y), size = problem.train, config.train.batch_size
     criterion, took = method.criterion(), 0.0
-    with torch.random.fork_rng(), suitable_threads(x):
+    with torch.random.fork_rng(), machine.suitable_threads(x):
         for _ in range(TRIED):
             start = time.perf_counter()
             rows = torch.arange(min(size, len(y)))

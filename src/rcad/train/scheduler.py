@@ -23,7 +23,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress
+from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rcad")
 
-LEFT = 2
-"""The exit code where runs are left: to other processes, or for want of time."""
-SHOW_S = 0.05
-"""Seconds between two changes of what is shown."""
+LEFT = 2  # the exit code where runs are left: to other processes, or for want of time
+SHOW_S = 0.05  # seconds between two changes of what is shown
 
 
 @dataclass(frozen=True)
@@ -59,13 +57,9 @@ saved."""
 
 
 class Listener(Protocol):
-    """Is told of runs by the backend that makes them.
+    """Is told of runs by the backend that makes them."""
 
-    Attributes:
-        pace: seconds for a unit of `cost`, of the last run that ended; 0.0 before one has.
-    """
-
-    pace: float
+    pace: float  # seconds for a unit of `cost`, of the last run that ended; 0.0 before one has
 
     def progress(self, config: RunConfig) -> Progress:
         """Where a run says how far it is."""
@@ -79,23 +73,14 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the runs that were asked for.
+    """What became of the runs that were asked for."""
 
-    Attributes:
-        records: of those that were begun, now or earlier, in order.
-        already: the ids of those that had been finished before.
-        left: runs that other processes were working on, and who.
-        unfinished: how many have no final record.
-        signal: the number of the signal that stopped the work, if one did.
-        out_of_time: whether the time limit stopped it.
-    """
-
-    records: tuple[RunRecord, ...]
-    already: frozenset[str]
-    left: tuple[tuple[RunConfig, str], ...] = ()
-    unfinished: int = 0
-    signal: int | None = None
-    out_of_time: bool = False
+    records: tuple[RunRecord, ...]  # of those that were begun, now or earlier, in order
+    already: frozenset[str]  # the ids of those that had been finished before
+    left: tuple[tuple[RunConfig, str], ...] = ()  # those that other processes were working on, and who
+    unfinished: int = 0  # how many have no final record
+    signal: int | None = None  # the number of the signal that stopped the work, if one did
+    out_of_time: bool = False  # whether the time limit stopped it
 
     @property
     def complete(self) -> bool:
@@ -250,7 +235,12 @@ class _Bookkeeper:
                 self.ended(record)
 
     def progress(self, config: RunConfig) -> Progress:
-        return _RunProgress(self, config_id(config))
+        run = config_id(config)
+
+        def overall(done: float, total: float, text: str) -> None:
+            self.moved(run, done / total if total else 0.0, text)
+
+        return Calls(overall, self.whole.detail, self.note)
 
     def moved(self, run: str, share: float, text: str) -> None:
         """So much of a run is done. Called at every step."""
@@ -329,17 +319,6 @@ class _Bookkeeper:
             self._observer.ended(record)
 
 
-class _RunProgress:
-    """The Progress of one run among several."""
-
-    def __init__(self, books: _Bookkeeper, run: str) -> None:
-        self._books, self._run = books, run
-        self.detail, self.note = books.whole.detail, books.note
-
-    def overall(self, done: float, total: float, text: str) -> None:
-        self._books.moved(self._run, done / total if total else 0.0, text)
-
-
 def one_by_one(work: Work) -> None:
     """The backend of this process: one run after the other."""
     from rcad.train import run as engine
@@ -363,8 +342,7 @@ def one_by_one(work: Work) -> None:
                 return
 
 
-MOST_PROCESSES = 2
-"""Where the user does not say: a laptop must stay usable."""
+MOST_PROCESSES = 2  # where the user does not say: a laptop must stay usable
 LEAST_WORK = 50_000
 """Starting processes takes seconds; for less work (see `cost`), half a minute of tiny runs, it does not pay."""
 
@@ -415,8 +393,7 @@ COST: Mapping[str, float] = {
     "two_views": 2.0,
 }
 """Time of a run relative to ERM's, roughly."""
-WHOLE_SET = 50_000
-"""Images of a whole set, where a config does not name a number."""
+WHOLE_SET = 50_000  # images of a whole set, where a config does not name a number
 
 
 def cost(config: RunConfig) -> float:

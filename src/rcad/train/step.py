@@ -238,21 +238,15 @@ class Update:
         """Where the members' random numbers come from."""
         return self.generator
 
-    @property
-    def network(self) -> nn.Module:
-        """What the batches go through: the model, or what exchanges its gradients."""
-        return self.model
-
-    def exchange(self, *, last: bool) -> AbstractContextManager[object]:
-        """Inside, a batch of a step is taken; gradients need be exchanged in the last one only."""
-        return nullcontext()
+    def network(self, *, last: bool) -> AbstractContextManager[nn.Module]:
+        """What a batch of a step goes through; gradients need be exchanged in the last one only."""
+        return nullcontext(self.model)
 
     def __call__(self, group: Sequence[Tensor], number: int) -> None:
-        """The step over these batches of indices."""
         self.forget()
         for offset, index in enumerate(group, 1):
-            with self.exchange(last=offset == len(group)):
-                self.batch(self.network, index, len(group), number + offset - 1)
+            with self.network(last=offset == len(group)) as network:
+                self.batch(network, index, len(group), number + offset - 1)
         self.hand_out()
         for member in self.members:
             if self.config.optim.clip is not None:
@@ -277,7 +271,6 @@ class Update:
         """Gives the members their gradients; a run by itself has them."""
 
     def follow(self) -> None:
-        """The moving averages take up the new weights."""
         for member in self.members:
             if member.average is not None:
                 update_average(member.average, member.model, member.config.train.ema or 0.0)
@@ -287,7 +280,6 @@ class Update:
         return index
 
     def examples(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """The training examples with these indices."""
         return self.x[index], self.y[index]
 
     def load_batch(self, index: Tensor) -> Batch:
@@ -392,7 +384,6 @@ class Stepper:
 
 
 def stepper_for(update: Update, engine: Engine) -> Stepper:
-    """What takes this update's steps."""
     if engine == "eager" or isinstance(update.x, Streamed):  # a captured step gathers its examples itself
         return Stepper(update)
     from rcad.train.cuda_graph import Captured

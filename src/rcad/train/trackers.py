@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rcad.errors import InputError, MissingExtraError, need, one_of, shaped
 from rcad.runs.config import RunConfig
@@ -28,11 +28,9 @@ from rcad.runs.words import title
 
 log = logging.getLogger("rcad")
 
-PROJECT = "rcad"
-"""Where a tracker's own variables (WANDB_PROJECT, MLFLOW_EXPERIMENT_NAME) name nothing else."""
+PROJECT = "rcad"  # where a tracker's own variables (WANDB_PROJECT, MLFLOW_EXPERIMENT_NAME) name nothing else
 SENT = "tracked.json"
-LOOK_S = 2.0
-"""Seconds between two looks at the log of a run."""
+LOOK_S = 2.0  # seconds between two looks at the log of a run
 _NOT_IN_NAMES = re.compile(r"[^\w\-./ ]")
 """What MLflow refuses in the name of a number, such as the brackets of "rcad(alpha=1)"."""
 Row = Mapping[str, Any]
@@ -47,16 +45,6 @@ class Subject:
     kind: str  # "run", or the command that made a study
     config: Mapping[str, Any]
     folder: Path  # keeps what was sent, and TensorBoard's files
-
-
-class Tracker(Protocol):
-    """One tracked run of one library."""
-
-    def log(self, step: int, row: Row) -> None:
-        """The finite numbers of an epoch or trial (from 1)."""
-
-    def finish(self, status: str, numbers: Row, files: Sequence[Path]) -> None:
-        """The final numbers and the files, and the end, for now or for good."""
 
 
 class WandB:
@@ -174,6 +162,8 @@ class TensorBoard:
 
 
 TRACKERS: dict[str, Any] = {"wandb": WandB, "mlflow": MLflow, "tensorboard": TensorBoard}
+"""Each is one tracked run of one library: `log` takes the finite numbers of an epoch or trial (from 1), `finish` the
+final numbers and the files, and is the end, for now or for good; what goes to another `address` is sent again."""
 
 
 def parse_trackers(text: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -200,7 +190,6 @@ def flat(plain: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """The numbers of a row."""
     return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
 
 
@@ -211,7 +200,7 @@ class Tracked:
     """Trackers that failed in this process; a thousand runs should not wait for a server that is away."""
 
     def __init__(self, names: Sequence[str], subject: Subject) -> None:
-        self._subject, self._open, self._size = subject, dict[str, Tracker](), -1
+        self._subject, self._open, self._size = subject, dict[str, Any](), -1
         self._sent, fresh = self._remembered(), {"step": 0, "end": ""}
         keys = {name: f"{name} {_short(TRACKERS[name].address())}" for name in names}
         self._states = {name: self._sent.setdefault(key, dict(fresh)) for name, key in keys.items()}
@@ -226,7 +215,6 @@ class Tracked:
         self._remember()
 
     def look(self, path: Path) -> None:
-        """Send what is new in a log."""
         size = path.stat().st_size if path.exists() else 0
         if size != self._size:
             self._size = size

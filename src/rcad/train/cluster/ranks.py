@@ -14,7 +14,7 @@ import signal
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -104,16 +104,14 @@ class PartedUpdate(Update):
         self._mixes = any(step.slot == "mix" for step in self.method.augment)
         self._norms = [layer for layer in self.model.modules() if isinstance(layer, WholeBatchNorm)]
 
-    @property
-    def network(self) -> nn.Module:
-        return self._wrapped
+    @contextmanager
+    def network(self, *, last: bool) -> Iterator[nn.Module]:
+        with nullcontext() if last else self._wrapped.no_sync():
+            yield self._wrapped
 
     @property
     def source(self) -> Source:
         return self.generator if self._part is None else self._part
-
-    def exchange(self, *, last: bool) -> AbstractContextManager[object]:
-        return nullcontext() if last else self._wrapped.no_sync()
 
     def expected(self, index: Tensor) -> Tensor:
         return index if self._mixes else index[self._ranks.part(len(index))]
