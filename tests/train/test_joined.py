@@ -190,19 +190,6 @@ def test_teams_that_have_parted_pause_apart() -> None:
     assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
 
 
-def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    team, runs = seated(config("rcad", epochs=3), range(4))
-    runs[0].epoch = runs[2].epoch = 1
-    one, other = turn(turn([team]))
-    assert [[seat.run for seat in part.runs] for part in (one, other)] == [[0, 2], [1, 3]]
-    monkeypatch.setattr(one._stepper, "step", no_memory)
-    with pytest.raises(torch.OutOfMemoryError):
-        turn([one])
-    assert not one.runs
-    assert one.step() == []  # a step half taken is not taken again, and nobody is left who could save it
-    assert finish(other) == ["done"] * 2
-
-
 @pytest.fixture
 def _without_collector() -> Iterator[None]:
     gc.collect()

@@ -24,10 +24,8 @@ from rcad.runs.record import RunRecord, utc_now
 from rcad.runs.store import BEFORE, LAST, Store
 from rcad.train import machine
 from rcad.train import run as engine
-from rcad.train.loop import Trainer
 from rcad.train.place import Place
 from rcad.train.run import plan_of, run
-from rcad.train.scheduler import canonical_config
 from rcad.train.stop import Stop
 from rcad.train.task import FEW_IMAGES, as_built, model_of, prepare
 from tiny_runs import Watcher, essence, same_weights, weights
@@ -40,9 +38,8 @@ def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "dig
     return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=SETTINGS)
 
 
-def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
-    store, config = Store.open(tmp_path), small()
-    record = run(config, Place(store))
+def test_a_run_leaves_a_record_a_log_and_weights(store: Store) -> None:
+    record = run(small(), Place(store))
     assert record.status == "done"
     assert record == store.get(record.id)
     assert set(record.metrics) >= {"test_accuracy", "test_nll", "test_brier", "val_accuracy", "selected_epoch"}
@@ -54,13 +51,11 @@ def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
     assert weights(store, record.id)
 
 
-def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
-    store, config = Store.open(tmp_path), small("erm", epochs=8)
+def test_the_last_epoch_stands_beside_the_selected_one(place: Place) -> None:
+    config = small("erm", epochs=8)
     config = replace(config, optim=replace(config.optim, lr=0.2))  # so large that the first epochs are the best
-    chosen, last = (
-        run(replace(config, train=replace(config.train, selection=selection)), Place(store))
-        for selection in ("best", "last")
-    )
+    chosen = run(config, place)
+    last = run(replace(config, train=replace(config.train, selection="last")), place)
     assert chosen.metrics["selected_epoch"] < 8
     for name in ("accuracy", "nll", "brier"):
         assert chosen.metrics[f"last_{name}"] == last.metrics[f"test_{name}"]
@@ -72,20 +67,6 @@ def table(path: Path, flip: bool) -> RunConfig:
     rows = [f"{i % 7},{(i % 7 > 3) != (flip and i % 2 == 0)}" for i in range(80)]
     path.write_text("\n".join(["x,y", *rows]))
     return configure({"name": str(path), "target": "y"}, [("erm", ())], epochs=2)
-
-
-def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store.open(tmp_path / "runs")
-    config = table(tmp_path / "d.csv", flip=False)
-    course = Trainer.course
-    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda self, pause: pytest.fail("killed"))
-    with pytest.raises(BaseException, match="killed"):
-        run(config, Place(store))
-    monkeypatch.setattr("rcad.train.loop.Trainer.course", course)
-    assert store.status(config) == "interrupted"
-    table(tmp_path / "d.csv", flip=True)
-    with pytest.raises(InputError, match="has changed since"):
-        run(config, Place(store))
 
 
 def stopped(config: RunConfig, store: Store, *, saves: int = 3) -> Path:
@@ -121,9 +102,9 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.mark.parametrize("damage", [flip, Path.unlink])
 @pytest.mark.parametrize("both", [False, True])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    damage: Callable[[Path], None], both: bool, straight: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Callable[[Path], None], both: bool, straight: Store, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, store = small("rcad_random", epochs=2), Store.open(tmp_path / "runs")
+    config = small("rcad_random", epochs=2)
     last = stopped(config, store)
     for path in (last, last.with_name(BEFORE)) if both else (last,):
         damage(path)
@@ -141,17 +122,16 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
 
 
 def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, store = table(tmp_path / "d.csv", flip=False), Store.open(tmp_path / "runs")
+    config = table(tmp_path / "d.csv", flip=False)
     config = replace(config, train=replace(config.train, batch_size=8))
     theirs = [stopped(replace(config, seed=1), Store.open(tmp_path / "seed"))]
     table(tmp_path / "d.csv", flip=True)
     theirs.append(stopped(config, Store.open(tmp_path / "data")))
     table(tmp_path / "d.csv", flip=False)
-    for path, says in zip(
-        theirs, (f"the checkpoint of run {theirs[0].parts[-3]}", "made from other data"), strict=True
-    ):
+    reasons = (f"the checkpoint of run {theirs[0].parts[-3]}", "made from other data")
+    for path, says in zip(theirs, reasons, strict=True):
         ours = stopped(config, store)
         path.rename(ours)
         ours.with_name(BEFORE).unlink()
@@ -201,9 +181,9 @@ def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("torn", [True, False], ids=["a torn last line", "a broken first one"])
 def test_a_damaged_log_is_made_again_from_the_checkpoint(
-    torn: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    torn: bool, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, store = small(epochs=3), Store.open(tmp_path / "runs")
+    config = small(epochs=3)
     last = stopped(config, store, saves=14)
     path = last.parents[1] / "log.jsonl"
     assert path.read_text().count("\n") >= 2
@@ -216,19 +196,11 @@ def test_a_damaged_log_is_made_again_from_the_checkpoint(
     assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True] * (not torn)
 
 
-def test_writing_out_a_default_is_the_same_run() -> None:
-    plain = replace(small(), method=(("rcad", (("lam", 0.3),)),))  # as it was written when alpha was 0.5 by default
-    spelled = replace(plain, method=(("rcad", (("alpha", 0.5), ("lam", 0.3), ("steps", 1))),))
-    assert config_id(canonical_config(spelled)) == config_id(canonical_config(plain))
-    other = replace(plain, method=(("rcad", (("alpha", 0.6),)),))
-    assert config_id(canonical_config(other)) != config_id(plain)
-
-
-def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(tmp_path: Path) -> None:
+def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(place: Place) -> None:
     settings = ["model.name=resnet18", "model.width=4", "train.batch_size=50", "data.validation=0.15"]
     config = configure("digits[:60]", [("erm", ())], epochs=1, settings=settings)
     with pytest.raises(InputError, match=r"^expected several numbers .* but got a batch of 1 example; take another"):
-        run(config, Place(Store.open(tmp_path), device="cpu"))
+        run(config, place)
 
 
 WORKER = """
@@ -280,18 +252,18 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     assert logged == sorted(set(logged))
 
 
-def test_tiny_problems_take_one_thread_and_give_the_rest_back(tmp_path: Path) -> None:
+def test_tiny_problems_take_one_thread_and_give_the_rest_back(place: Place) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert run(small(epochs=1), Place(Store.open(tmp_path))).device == "CPU, 1 thread"
+        assert run(small(epochs=1), place).device == "CPU, 1 thread"
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
-def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: Path) -> None:
-    place, watcher = Place(Store.open(tmp_path), device="cpu"), Watcher()
+def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Place) -> None:
+    watcher = Watcher()
     config = configure("digits[:60]", parse_method("rcad"), epochs=2)
     record = run(config, place, watcher)
     (line,) = [note for note in watcher.notes if "parameters" in note]
@@ -301,16 +273,10 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: P
     assert plan_of(config, place).startswith(f"{line}, about ")
     assert "rcad(alpha=0.5, lam=0.02)" in plan_of(small("rcad(alpha=0.5, lam=0.02)"), place)
     assert plan_of(small(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")
-
-
-@pytest.mark.parametrize(
-    ("method", "warned"), [("rcad(alpha=0.05)", True), ("rcad", False), ("rcad(alpha=0.5)", False)]
-)
-def test_an_alpha_far_too_small_is_told(method: str, warned: bool, tmp_path: Path) -> None:
-    watcher = Watcher()
-    run(small(method, epochs=1, data="digits[:60]"), Place(Store.open(tmp_path), device="cpu"), watcher)
-    warnings = [note for note in watcher.notes if "far below" in note]
-    assert [note.startswith("alpha=0.05 is far below ") for note in warnings] == [True] * warned
+    assert not [note for note in watcher.notes if "far below" in note]
+    run(small("rcad(alpha=0.05)", epochs=1, data="digits[:60]"), place, watcher)
+    (warning,) = [note for note in watcher.notes if "far below" in note]
+    assert warning.startswith("alpha=0.05 is far below ")
 
 
 @pytest.mark.parametrize(

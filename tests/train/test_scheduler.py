@@ -43,11 +43,6 @@ def config(seed: int = 0, epochs: int = 2, data: str = "digits[:60]", **train: A
 CONFIGS = [config(seed) for seed in range(4)]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(Store.open(tmp_path / "runs"), device="cpu")
-
-
 def written(config: RunConfig, status: Status = "done") -> RunRecord:
     finished = FINISHED if status in ("done", "diverged") else None
     return RunRecord(config=config, status=status, started=STARTED, finished=finished, metrics={"test_accuracy": 50.0})
@@ -251,8 +246,7 @@ def test_one_device_takes_those_that_cannot_share_one_by_one(place: Place) -> No
     outcome = schedule(configs, place, backend=OneGPU())
     words = [record.resolved["engine"] for record in outcome.records]
     assert words == ["eager, 2 runs at once", "eager", "eager, 2 runs at once"]
-    alone = schedule(configs, Place(Store.open(place.store.path / "alone"), device="cpu"))
-    assert [record.metrics for record in outcome.records] == [record.metrics for record in alone.records]
+    assert [record.metrics for record in outcome.records] == [metrics_of(one, place) for one in configs]
 
 
 @pytest.fixture
@@ -285,28 +279,12 @@ def arrays(tmp_path: Path) -> str:
     return str(tmp_path / "arrays.npz")
 
 
-def test_a_killed_worker_is_replaced_and_its_run_goes_on(
-    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "ATTEMPTS", 2)
-    killing(1)
-    configs = [config(seed, 3, arrays) for seed in range(8)]
-    before = dict(os.environ)
-    outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), watcher := Watcher(), processes=2)
-    assert deaths(tmp_path) == 1
-    assert [record.status for record in outcome.records] == ["done"] * 8
-    assert dict(os.environ) == before
-    assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
-    assert any(note.startswith("going on after epoch") for note in watcher.notes)
-    alone = schedule(configs[1:2], Place(Store.open(tmp_path / "alone"), device="cpu"))
-    assert outcome.records[1].metrics == alone.records[0].metrics
-
-
-def test_a_share_whose_worker_died_goes_on_one_by_one(
+def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
     tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killing(1)
-    configs = [config(seed, 2, arrays) for seed in range(4)]
+    configs = [config(seed, 3, arrays) for seed in range(4)]
+    before, watcher = dict(os.environ), Watcher()
     taken: list[list[int]] = []
     hand_out = processes._Crew._hand_out
 
@@ -316,10 +294,14 @@ def test_a_share_whose_worker_died_goes_on_one_by_one(
 
     monkeypatch.setattr(processes._Crew, "_hand_out", seen)
     monkeypatch.setattr(Processes, "_shares", lambda self, work: [work.configs[:3], work.configs[3:]])
-    outcome = schedule(configs, replace(place, devices=("cpu",) * 2))
+    outcome = schedule(configs, replace(place, devices=("cpu",) * 2, checkpoint_seconds=0.0), watcher)
+    assert deaths(tmp_path) == 1
     assert [record.status for record in outcome.records] == ["done"] * 4
     assert [one for one in taken if one] == [[0, 1, 2], [3], [1], [2]]
-    assert deaths(tmp_path) == 1
+    assert dict(os.environ) == before
+    assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
+    assert any(note.startswith("going on after epoch") for note in watcher.notes)
+    assert outcome.records[1].metrics == metrics_of(configs[1], place)
 
 
 def test_each_gpu_takes_shares_of_the_runs() -> None:
