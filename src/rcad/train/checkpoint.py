@@ -42,8 +42,7 @@ _UNUSABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErr
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any], *, keep_as: str | None = None) -> None:
     """Writes the file whole or not at all, with its checksum; equal content gives equal bytes.
 
-    Args:
-        keep_as: the name that the file which was there gets; without one it goes.
+    The file that was there gets the name `keep_as`; without one it goes.
     """
     # Cloned on the CPU: safetensors refuses tensors that share memory, and views of larger ones.
     plain = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
@@ -136,10 +135,7 @@ def share_trainer(trainer: Trainer) -> None:
 
 
 def restore_trainer(trainer: Trainer, path: Path) -> None:
-    """Makes a fresh trainer of the same config go on where the saved one stood.
-
-    Where the file is not whole, or another run's, the trainer stays as it is: a DamagedError.
-    """
+    """Makes a fresh trainer of the same config go on where the saved one stood; it stays as it is on a DamagedError."""
     tensors, meta = load_tensors(path)
     run = config_id(trainer.config)
     if meta.get("run", run) != run:  # those of early runs do not say

@@ -30,7 +30,6 @@ WARM_UP = 2
 
 Kind = tuple[tuple[int, ...], tuple[bool, ...]]
 
-
 CAST = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)  # the layers whose parameters autocast would cast
 
 
@@ -42,11 +41,8 @@ class Twin:
     together once a step and the passes' gradients are added together, or kept for an optimizer that adds them as it
     reads them. The numbers are autocast's own: products in bf16, gradients brought to fp32 before they are summed.
     BatchNorm's count of batches, which no average here depends on, is kept up once a step instead of by a kernel per
-    layer. Everything but the cast weights is shared with the original.
-
-    Args:
-        model: the model whose weights are trained, in fp32.
-        dtype: of the cast weights; torch.float32 casts nothing, and the twin is the model itself.
+    layer. Everything but the cast weights is shared with the original, whose weights, in fp32, are trained; for
+    torch.float32 nothing is cast, and the twin is the model itself.
     """
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
@@ -135,10 +131,7 @@ class Graphs(dict[Hashable, torch.cuda.CUDAGraph]):
     def capture(
         self, kind: Hashable, take: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]
     ) -> str | None:
-        """Captures what `take` does, without doing it; gives the reason where that fails.
-
-        `generators` are those that the step draws from, beside the device's default one.
-        """
+        """Captures what `take` does, drawing from these generators, without doing it; the reason where that fails."""
         graph = torch.cuda.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
@@ -305,8 +298,7 @@ class Captured(Stepper):
 def _all_convolutions() -> Iterator[None]:
     """Where the fastest algorithms are found by trying them: tries all there are, not the ten that look best.
 
-    That takes seconds, and pays for compiled steps and for joined ones, whose grouped layers are cut up by what looks
-    best.
+    That takes seconds, and pays for compiled steps and for joined ones, whose grouped layers those would cut up.
     """
     cudnn = torch.backends.cudnn
     before: int | None = cudnn.benchmark_limit

@@ -20,11 +20,7 @@ MARKS = ("_warned_capturable_if_run_uncaptured", "_step_supports_amp_scaling")
 
 
 class GraphForm:
-    """The form of an optimizer that can be captured.
-
-    Args:
-        scaled: a GradScaler may skip its steps, which only fused kernels find out by themselves.
-    """
+    """The form of an optimizer that can be captured; `scaled` where a GradScaler may skip its steps."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, scaled: bool) -> None:
         self.optimizer, self.scaled = optimizer, scaled
@@ -70,6 +66,7 @@ class GraphForm:
         own[MARKS[0]] = True  # warm-up steps are not captured, and nobody need be told
         for group, rate in zip(groups, self._rates, strict=True):
             group["lr"] = rate
+            # Only fused kernels find out by themselves that a scaled step is to be skipped.
             if type(self.optimizer) in FUSED and (self.scaled or not group.get("capturable")):
                 group.update({"fused": True, "foreach": False})
                 if "capturable" in group:

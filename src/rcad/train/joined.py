@@ -118,21 +118,14 @@ class Team:
 
     Runs that go on from different steps part: those that stand at the same one are a team of their own. Where runs
     turn out not to fit each other, each is one.
-
-    Args:
-        warnings: those given so far, shared with other teams so that none is given twice.
-
-    Attributes:
-        queue: the context to be in where its runs go on and its steps are taken.
-        runs: those that have not ended, each with its course.
-        size, epochs: how many runs have come, and how many epochs have begun here.
     """
 
     def __init__(self, engine: Engine, device: torch.device, *, warnings: set[str] | None = None) -> None:
-        self.engine, self.device, self.queue = engine, device, side_stream(device)
-        self.runs: dict[Seat, Generator[None, None, Any]] = {}
-        self.size = self.epochs = 0
-        self._warnings = set() if warnings is None else warnings
+        self.engine, self.device = engine, device
+        self.queue = side_stream(device)  # the context to be in where its runs go on and its steps are taken
+        self.runs: dict[Seat, Generator[None, None, Any]] = {}  # those that have not ended, each with its course
+        self.size = self.epochs = 0  # how many runs have come, and how many epochs have begun here
+        self._warnings = set() if warnings is None else warnings  # shared with other teams: none is given twice
         self._stepper: Stepper | None = None
         self._orders: list[Tensor] = []
         self._answers: dict[str, bool] = {}
@@ -145,7 +138,6 @@ class Team:
 
     @property
     def settled(self) -> bool:
-        """Whether its steps have taken the memory that they need."""
         return self._stepper is not None and self._stepper.settled
 
     def enter(self, run: Any, begin: Callable[[Seat], Generator[None, None, Any]]) -> Seat:
@@ -258,17 +250,13 @@ class Team:
 
 
 class Seat(Stepper):
-    """A run's place in a team: keeps the step that its trainer asks for until the team takes it.
-
-    Attributes:
-        run: which of the runs it is, to those who made the team.
-        place: which part of the joined network is its own.
-    """
+    """A run's place in a team: keeps the step that its trainer asks for until the team takes it."""
 
     update: Update  # once its trainer sits there
 
     def __init__(self, team: Team, run: Any) -> None:
-        self.team, self.run, self.place = team, run, 0
+        self.team, self.run = team, run  # which of the runs it is, to those who made the team
+        self.place = 0  # which part of the joined network is its own
         self.plan: Plan | None = None  # the step that it has asked for and that is not taken yet
         self.begun = False  # whether it has begun an epoch, or gone on with one, since the last step
 

@@ -48,9 +48,8 @@ def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
 
 def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:
     """SGD or AdamW; `capturable` inside a CUDA graph: one fused kernel, the learning rate a tensor on the device."""
-    options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay, "fused": capturable or None}
-    if capturable:
-        options["lr"] = torch.tensor(optim.lr, device=next(model.parameters()).device)
+    rate = torch.tensor(optim.lr, device=next(model.parameters()).device) if capturable else optim.lr
+    options: dict[str, Any] = {"lr": rate, "weight_decay": optim.weight_decay, "fused": capturable or None}
     if optim.name == "sgd":
         return torch.optim.SGD(model.parameters(), momentum=optim.momentum, nesterov=optim.nesterov, **options)
     return torch.optim.AdamW(model.parameters(), capturable=capturable, **options)
@@ -58,22 +57,18 @@ def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = 
 
 def exhaust(course: Generator[None, None, T]) -> T:
     """Takes all instalments of a course; what it returns at the end."""
-    while True:
-        try:
+    try:
+        while True:
             next(course)
-        except StopIteration as end:
-            value: T = end.value
-            return value
+    except StopIteration as end:
+        value: T = end.value
+        return value
 
 
 class Trainer:
     """A run in progress. What it will do next depends on its attributes alone, so saving them saves the run.
 
-    Args:
-        engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
-            "compile" compiles the model besides.
-        seat: a place among runs that take their steps together; by default this run steps by itself.
-        ranks: the processes that make this run together.
+    Without a seat among runs that take their steps together it steps by itself; `engine` as `Place` has it.
     """
 
     def __init__(

@@ -47,30 +47,24 @@ class Executor:
 
 @dataclass(frozen=True)
 class Place:
-    """Where and how runs are made. Engines, and runs that are joined, differ in rounding alone.
+    """Where and how runs are made.
 
-    Args:
-        data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
-        engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
-            model compiled besides: half a minute at first, then faster).
-        joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
-        stream: leave images on disk and decode them as they are needed, as is done by itself where they would not fit
-            into memory. Results are the same.
-        devices: several, of which each takes runs of its own, e.g. ("cuda:0", "cuda:1"); empty for `device` alone.
-        sync_batch_norm: where several processes make one run, BatchNorm takes the statistics of whole batches.
+    Of the engines, "eager" is for every device, "graph" makes each step one CUDA graph, as "auto" does on a GPU, and
+    "compile" compiles the model besides: half a minute at first, then faster. Results of engines, and of runs that are
+    joined, differ in rounding alone; those of images that are streamed are the same.
     """
 
     store: Store
-    data_dir: Path | None = None
-    cache_dir: Path | None = None
+    data_dir: Path | None = None  # where data are found; None for the usual place
+    cache_dir: Path | None = None  # where they are kept once decoded
     device: str = "auto"  # a GPU where there is one; "cuda:1" the second
     engine: EngineName = "auto"
     checkpoint_seconds: float = 15.0  # between two of them, more where saving is slow
-    joined: int = 1
-    stream: bool = False
-    devices: tuple[str, ...] = ()
+    joined: int = 1  # how many runs that differ in their seed alone are trained as one network, where they share a GPU
+    stream: bool = False  # decode images as they are needed, as is done by itself where they would not fit into memory
+    devices: tuple[str, ...] = ()  # several, of which each takes runs of its own, e.g. ("cuda:0", "cuda:1")
     track: tuple[str, ...] = ()  # see `rcad.train.trackers`
-    sync_batch_norm: bool = True
+    sync_batch_norm: bool = True  # where several processes make one run, by the statistics of whole batches
     executor: Executor | None = None  # the cluster that makes the runs of a grid; None for this machine
 
     @staticmethod

@@ -41,14 +41,10 @@ _POLL_S, _SEND_S = 0.2, 0.5
 
 @dataclass(frozen=True)
 class Processes:
-    """So many worker processes with one thread each; `at_once` as in `schedule`.
-
-    Args:
-        devices: one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own.
-    """
+    """So many worker processes with one thread each; `at_once` as in `schedule`."""
 
     count: int
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own
     at_once: int | None = None
 
     def __post_init__(self) -> None:

@@ -29,9 +29,7 @@ class Progress(Protocol):
     def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         """A piece of work inside it, e.g. ("decoding images", 300, 60000); a new one takes the last one's place.
 
-        Args:
-            total: 0 where nobody knows. The piece is over when all of it is done.
-            unit: "B" for bytes.
+        It is over when all of it is done; its total is 0 where nobody knows. The unit "B" is for bytes.
         """
 
     def note(self, text: str) -> None:
@@ -62,8 +60,7 @@ class Calls:
 class Portion:
     """The Progress of one part of a larger whole, e.g. of one method in a comparison, whose name is said first.
 
-    Args:
-        before, size, total: what is behind when this part begins, its own size, that of all parts; in any unit.
+    What is behind when this part begins, its own size and that of all parts are in any one unit.
     """
 
     def __init__(self, progress: Progress, before: float, size: float, total: float, name: str = "") -> None:
@@ -138,8 +135,7 @@ def _counted(done: float, total: float, unit: str) -> str:
 class Lines:
     """Plain lines, few enough that a log of 200 short epochs stays readable.
 
-    Args:
-        answer_first: they go to stderr, so that stdout begins with the answer; else they are the log, on stdout.
+    They are the log, on stdout; with `answer_first` they go to stderr, so that stdout begins with the answer.
     """
 
     seconds = LINE_S

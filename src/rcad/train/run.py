@@ -66,27 +66,21 @@ class Execution:
         self._write("running")
         self.trainer.report()
         try:
-            return (yield from self._made(stop))
+            outcome = yield from self._fit(stop)
+            if self.ranks.leads:
+                write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
+            if outcome == "diverged":
+                message = f"the training loss was no longer finite in epoch {self.trainer.epoch}"
+                return self._write("diverged", message=message)
+            if outcome == "done" and not self.ranks.any(stop.is_set()):
+                with suppress(Stopped):
+                    return self._finish(stop)
+            save_trainer(self.trainer, self.checkpoint)
+            return self._write("interrupted", message="stopped between two steps; run the same command to continue")
         except Exception as error:
             with suppress(Exception):  # a full disk, a broken device: that one error is enough
                 self._write("interrupted", message=one_line(f"{FAILED}{type(error).__name__}: {error}"))
             raise
-
-    def _made(self, stop: Stop) -> Generator[None, None, RunRecord]:
-        """The record of the run, trained from where it stands."""
-        outcome = yield from self._fit(stop)
-        if self.ranks.leads:
-            write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
-        if outcome == "done" and not self.ranks.any(stop.is_set()):
-            try:
-                return self._finish(stop)
-            except Stopped:
-                outcome = "interrupted"
-        if outcome != "diverged":
-            save_trainer(self.trainer, self.checkpoint)
-            return self._write("interrupted", message="stopped between two steps; run the same command to continue")
-        message = f"the training loss was no longer finite in epoch {self.trainer.epoch}"
-        return self._write("diverged", message=message)
 
     def _resume(self) -> None:
         if (record := self.store.record(self.config)) is not None:
@@ -242,8 +236,7 @@ def run(
         stopping() if stop is None else nullcontext(stop) as stop,
     ):
         try:
-            reader = reader or Reader(place)
-            return exhaust(begin(config, place, progress, stop=stop, reader=reader, ranks=ranks))
+            return exhaust(begin(config, place, progress, stop=stop, reader=reader or Reader(place), ranks=ranks))
         except torch.OutOfMemoryError:
             raise InputError(TOO_LARGE) from None
 
@@ -261,10 +254,7 @@ def begin(
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
-    Args:
-        at_once: how many runs share the device.
-        seat: its place among runs that take their steps together.
-        ranks: the processes that make it together; all of them call this.
+    It may have a seat among runs that take their steps together. Of several processes that make it, all call this.
     """
 
     def detail(*words: Any) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, cores, without_advice
@@ -25,9 +25,7 @@ from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
-
-if TYPE_CHECKING:
-    from rcad.train.trackers import Observer
+from rcad.train.trackers import Observer
 
 log = logging.getLogger("rcad")
 
@@ -50,10 +48,9 @@ class Work:
 
 
 Backend = Callable[[Work], None]
-"""Makes runs: in this process, in others, on a GPU, on a cluster; until all are over or `work.stop` is set, and then
-saves those that are under way. Of each run that was taken up, the listener is told by `ended` its record, final or
-saved, or by `busy` that another process works on it. What is wrong with the input is raised, with the other runs
-saved."""
+"""Makes runs until all are over or `work.stop` is set, and then saves those that are under way. Of each run that was
+taken up, the listener is told by `ended` its record, final or saved, or by `busy` that another process works on it.
+What is wrong with the input is raised, with the other runs saved."""
 
 
 class Listener(Protocol):
@@ -205,11 +202,7 @@ class _Bookkeeper:
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
         self._noted: set[str] = set()
-        self._observer: Observer | None = None
-        if place.track:
-            from rcad.train.trackers import Observer
-
-            self._observer = Observer(place.track, place.store, held_out=held_out)
+        self._observer = Observer(place.track, place.store, held_out=held_out) if place.track else None
         self._costs = {run: cost(config) for run, config in configs.items()}
         self._shares: dict[str, float] = {}
         self._done, self._total = 0.0, sum(self._costs.values())

@@ -32,15 +32,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that make a run together, and which of them this is; the first, 0, keeps the record.
-
-    Args:
-        sync_batch_norm: whether BatchNorm's statistics are those of whole batches, or of each process's part.
-    """
+    """The processes that make a run together, and which of them this is; the first, 0, keeps the record."""
 
     rank: int = 0
     size: int = 1
-    sync_batch_norm: bool = True
+    sync_batch_norm: bool = True  # its statistics are those of whole batches, not of each process's part
 
     @property
     def leads(self) -> bool:
@@ -160,13 +156,9 @@ class Streamed:
             return next(self._sent([rows]))
         return next(self._coming)
 
-    def part(self, rows: slice) -> Streamed:
-        """The images of these rows."""
-        return Streamed(self.stream[rows], self.device)
-
-    def split(self, size: int) -> Iterator[Tensor]:
-        """All of them in order, in parts."""
-        return self._sent(part.numpy() for part in torch.split(torch.arange(len(self)), size))
+    def split(self, size: int, rows: slice) -> Iterator[Tensor]:
+        """These of them in order, in parts."""
+        return self._sent(part.numpy() for part in torch.split(torch.arange(len(self))[rows], size))
 
     def _sent(self, indices: Iterable[Index]) -> Iterator[Tensor]:
         """Batches on the device: a GPU takes them from where they were decoded, without a copy and without waiting."""
@@ -189,7 +181,7 @@ class Streamed:
 
 def in_parts(x: Tensor | Streamed, size: int, rows: slice = slice(None)) -> Iterable[Tensor]:
     """These of the examples in order, so many at a time."""
-    return x.part(rows).split(size) if isinstance(x, Streamed) else torch.split(x[rows], size)
+    return x.split(size, rows) if isinstance(x, Streamed) else torch.split(x[rows], size)
 
 
 class Batch(NamedTuple):
@@ -300,7 +292,8 @@ class Update:
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
         x, target, raw, y, source, share = self.load_batch(index)
-        with self._precision(), _several_numbers(len(y)):
+        half, device = self.config.train.precision != "fp32", self.x.device.type
+        with torch.autocast(device, dtype=torch.bfloat16) if half else nullcontext(), _several_numbers(len(y)):
             losses = self.criterion.backward(
                 model,
                 x,
@@ -324,11 +317,6 @@ class Update:
         """Images in the memory format that was asked for; a table has but one."""
         channels_last = self.config.train.channels_last and x.ndim == 4
         return x.contiguous(memory_format=torch.channels_last) if channels_last else x
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.config.train.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.x.device.type, dtype=torch.bfloat16)
 
 
 @contextmanager

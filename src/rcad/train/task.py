@@ -25,7 +25,7 @@ from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import Method, compose, gaussian
 from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
-from rcad.loss.suggest_alpha import REAL_STEP, among_reals
+from rcad.loss.suggest_alpha import REAL_STEP, SAMPLE, among_reals, suggest_alpha
 from rcad.loss.terms import weight_for
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
@@ -198,8 +198,6 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
 
     def measure() -> float:
-        from rcad.loss.suggest_alpha import SAMPLE, suggest_alpha
-
         x, y = problem.train
         if isinstance(x, Streamed):
             sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
@@ -225,11 +223,7 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
 
 
 def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
-    """A method's row, of class labels or else of regression targets, with numbers for alpha="auto" and lam="auto".
-
-    Args:
-        measure: gives alpha, a distance; called only where it is needed.
-    """
+    """A method's row with numbers for "auto": `measure` gives alpha, lam depends on whether targets are labels."""
     row = dict(row)
     if row.get("lam") == AUTO:
         row["lam"] = weight_for(AUTO, real=not labels)

@@ -184,8 +184,7 @@ def flat(plain: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested sections as "section.key"."""
     flattened: dict[str, Any] = {}
     for key, value in plain.items():
-        name = f"{above}{key}"
-        flattened |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        flattened |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
     return flattened
 
 
@@ -261,11 +260,7 @@ class Tracked:
 
 
 class Observer:
-    """The trackers of every run of a store.
-
-    Args:
-        held_out: leave out the numbers of the test split: a search must not be judged by them.
-    """
+    """The trackers of every run of a store; `held_out` leaves out the numbers by which no search may be judged."""
 
     def __init__(self, names: Sequence[str], store: Store, *, held_out: bool = False) -> None:
         self._names, self._store, self._held_out = names, store, held_out
@@ -312,9 +307,7 @@ def track_study(
 ) -> None:
     """Sends a study to the trackers; while its config is the same, it continues the same tracked run.
 
-    Args:
-        out: its folder; what was sent is kept in `tracking` there.
-        rows: numbers by "trial", from 1.
+    What was sent is kept in the folder `tracking` of `out`; rows have a number "trial", from 1.
     """
     if names:
         study = f"{command}-{_short(dumps(config))}"

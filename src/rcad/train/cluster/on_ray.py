@@ -138,9 +138,8 @@ class _Crew:
         """What the tasks say, kept on the driver's own node: elsewhere it would be lost with the node."""
         here = self.ray.get_runtime_context().get_node_id()
         strategy = need("ray.util.scheduling_strategies", "ray", "ray").NodeAffinitySchedulingStrategy(here, soft=False)
-        return need("ray.util.queue", "ray", "ray").Queue(
-            actor_options={"num_cpus": 0, "scheduling_strategy": strategy}
-        )
+        options = {"num_cpus": 0, "scheduling_strategy": strategy}
+        return need("ray.util.queue", "ray", "ray").Queue(actor_options=options)
 
     def _submit(self, share: list[RunConfig]) -> None:
         options: dict[str, Any] = {"name": title(share[0]), "num_cpus": self.executor.cpus_per_run}

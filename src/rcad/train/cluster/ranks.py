@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,16 +25,17 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rcad.errors import InputError
 from rcad.loss.augmentations import Part, Source
+from rcad.loss.own import imported
+from rcad.runs.config import RunConfig
+from rcad.runs.record import RunRecord
 from rcad.train import processes
+from rcad.train.machine import pick_device
 from rcad.train.place import Place, world
+from rcad.train.progress import SILENT, Progress, show_progress
+from rcad.train.run import run
+from rcad.train.scheduler import Outcome, Work, schedule
 from rcad.train.step import Batch, Ranks, Stepper, Update
 from rcad.train.stop import SIGNALS, Interrupted, Stop, kept_handlers, stopping
-
-if TYPE_CHECKING:
-    from rcad.runs.config import RunConfig
-    from rcad.runs.record import RunRecord
-    from rcad.train.progress import Progress
-    from rcad.train.scheduler import Outcome, Work
 
 GOES_ON = "the same command goes on from the last checkpoint"
 
@@ -56,13 +57,9 @@ class _Sum(torch.autograd.Function):
 
 
 class WholeBatchNorm(_BatchNorm):
-    """torch's SyncBatchNorm, which is for GPUs alone, and the same in plain operations on the CPU.
+    """torch's SyncBatchNorm, which is for GPUs alone, and the same in plain operations on the CPU."""
 
-    Attributes:
-        has_all: every process has the whole batch: there is nothing to exchange.
-    """
-
-    has_all = False
+    has_all = False  # every process has the whole batch: there is nothing to exchange
     process_group = None
     _check_input_dim = nn.SyncBatchNorm._check_input_dim
     _check_non_zero_input_channels = nn.SyncBatchNorm._check_non_zero_input_channels
@@ -184,8 +181,6 @@ def _lost(count: int, which: str = "") -> InputError:
 
 def as_rank(config: RunConfig, place: Place, progress: Progress, *, minutes: float | None) -> Outcome:
     """Makes a run as one of the processes that torchrun started; each is given the outcome."""
-    from rcad.train.machine import pick_device
-
     process = world()
     assert process is not None
     local, devices = process[2], place.devices
@@ -200,9 +195,6 @@ def make_together(
     ranks: Ranks, config: RunConfig, place: Place, progress: Progress, *, minutes: float | None
 ) -> Outcome:
     """Makes a run with the other processes. The first one asks the store and the clock, and tells them."""
-    from rcad.train.progress import SILENT
-    from rcad.train.run import run
-    from rcad.train.scheduler import schedule
 
     def make(config: RunConfig, stop: Stop, progress: Progress = SILENT) -> RunRecord:
         try:
@@ -273,9 +265,6 @@ def launch(config: RunConfig, place: Place, *, minutes: float | None, quiet: boo
 
 def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool, as_json: bool) -> Outcome | Exception:
     """One process of `launch`; an error is an answer as well."""
-    from rcad.loss.own import imported
-    from rcad.train.progress import show_progress
-
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once
     follows = os.environ["RANK"] != "0"
     try:
