@@ -45,27 +45,12 @@ def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=2))
     others = [alone(settings, seed) for seed in range(2)]
+    assert name != "measured" or others[0].method != others[1].method  # seeds hold out other examples
     for engine in ("eager", "graph"):
         team, runs = seated(settings, range(2), engine=engine)
         assert finish(team) == ["done"] * 2
         assert runs[0].stepper.name == f"{engine}, 2 joined"
         same_up_to_rounding(runs, others)
-
-
-def test_each_run_has_the_alpha_that_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeds hold out other examples, so their distances differ; joined, none takes another's."""
-    settings = config("auto", epochs=1)
-    others = [alone(settings, seed) for seed in range(3)]
-    alphas = {run.method.terms[-1].where.alpha for run in others}  # type: ignore[union-attr]
-    assert len(alphas) == 3
-    swapped = trainer(replace(settings, seed=0))
-    swapped.criterion = others[1].criterion
-    swapped.stepper.update.criterion = others[1].criterion
-    swapped.fit()
-    assert distance(swapped, others[0]) > 2e-5  # what a mistake would be
-    team, runs = seated(settings, range(3))
-    finish(team)
-    same_up_to_rounding(runs, others)
 
 
 def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> None:
