@@ -42,9 +42,7 @@ def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("method", "twice"), [("rcad", False), ("adversarial_two_views", False), ("rcad + confidence_penalty", True)]
 )
-def test_a_pass_that_goes_back_twice_is_not_compiled(
-    method: str, twice: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pass_back_twice_is_not_compiled(method: str, twice: bool, caplog: pytest.LogCaptureFixture) -> None:
     stepper = trainer(config(method), engine="compile").stepper
     assert isinstance(stepper, Captured)
     assert stepper.name == ("graph" if twice else "graph, compiled")
@@ -78,25 +76,19 @@ def test_all_convolutions_are_tried_where_it_pays(
 
 def test_batches_are_passed_through_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever they suit; what comes before and after a batch is not asked."""
-    run, seen = trainer(config("rcad", accumulate=2), engine="graph"), []
-    stepper = run.stepper
-    batch, forget = stepper.update.batch, stepper.update.forget
-    monkeypatch.setattr(
-        stepper.update, "batch", lambda *args: (seen.append(("batch", activated._wanted.get())), batch(*args))[1]
-    )
-    monkeypatch.setattr(
-        stepper.update, "forget", lambda: (seen.append(("forget", activated._wanted.get())), forget())[1]
-    )
+    stepper, seen = trainer(config("rcad", accumulate=2), engine="graph").stepper, []
+    for name in ("batch", "forget"):
+        called = getattr(stepper.update, name)
+
+        def noted(*args: Any, name: str = name, called: Any = called) -> None:
+            seen.append((name, activated._wanted.get()))
+            called(*args)
+
+        monkeypatch.setattr(stepper.update, name, noted)
     stepper.begin(torch.arange(64), [0.1], Plan(0, 0, (16, 16), 0))
     stepper.step(Plan(0, 0, (16, 16), 0))
     assert seen == [("forget", False), ("batch", True), ("batch", True)]
     assert not activated._wanted.get()
-
-
-def test_a_build_without_cudnn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", None, raising=False)
-    with captured._all_convolutions():
-        assert torch.backends.cudnn.benchmark_limit is None
 
 
 def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:

@@ -286,12 +286,6 @@ def test_batches_are_numbered_through_the_run_and_rates_follow_them() -> None:
     assert rates == pytest.approx([learning_rate(settings.optim, 3, progress) for progress in firsts], rel=1e-12)
 
 
-def test_multistep_drops_at_the_start_of_a_milestone() -> None:
-    optim = OptimConfig(lr=0.1, schedule="multistep", milestones=(100, 150, 180))
-    rates = [learning_rate(optim, 200, p) for p in (0, 99.99, 100, 149.9, 150, 180, 199.9)]
-    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.0001, 0.0001])
-
-
 def test_cosine_ends_at_zero_after_a_linear_warm_up() -> None:
     optim = OptimConfig(lr=0.2, schedule="cosine", warmup=5)
     assert learning_rate(optim, 25, 2.5) == pytest.approx(0.1)

@@ -24,7 +24,7 @@ from rcad.train import run as execution
 from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import JoinedUpdate, Seat, Team
 from rcad.train.loop import Trainer
-from rcad.train.one_gpu import OneGPU, can_share, in_groups
+from rcad.train.one_gpu import OneGPU, can_share, in_groups, most_at_once
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.run import run
@@ -132,9 +132,7 @@ def test_never_more_at_once_than_asked_and_a_record_says_that_its_run_is_to_be_j
 
 
 @pytest.mark.parametrize(("joined", "begun"), [(1, 3), (2, 2), (3, 3)])
-def test_a_stop_saves_every_run_and_the_same_call_goes_on(
-    joined: int, begun: int, store: Store, tmp_path: Path
-) -> None:
+def test_a_stop_saves_all_and_the_same_call_goes_on(joined: int, begun: int, store: Store, tmp_path: Path) -> None:
     configs = seeds(4)
     stopped = go(configs, store, joined, 3, progress={1: stopping_at(1.0)})
     assert [record and record.status for record in stopped] == ["interrupted"] * begun + [None] * (4 - begun)
@@ -144,19 +142,7 @@ def test_a_stop_saves_every_run_and_the_same_call_goes_on(
     assert engines(resumed) == engines(straight)
 
 
-def test_runs_that_differ_in_their_seed_alone_can_be_joined(store: Store, alone: Store) -> None:
-    configs = [config(seed, method) for seed in range(3) for method in ("rcad", "me_ada", "data_augmentation + mixup")]
-    joined = go(configs, store, 2)
-    for config_, record in zip(configs, joined, strict=True):
-        single = by_itself(config_, alone)
-        assert record.id == single.id
-        assert record.metrics == pytest.approx(single.metrics, rel=1e-3)
-    # Sets that grow cannot be joined, and the third seed has nobody to join.
-    words = [engine.removesuffix(", 9 runs at once") for engine in engines(joined)]
-    assert words == ["eager, 2 joined", "eager", "eager, 2 joined"] * 2 + ["eager"] * 3
-
-
-def test_groups_keep_the_order_and_those_that_cannot_be_joined_come_last() -> None:
+def test_groups_differ_in_seeds_alone_and_those_that_cannot_be_joined_come_last() -> None:
     def places(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
         return [[configs.index(config) for config in group] for group in in_groups(configs, size)]
 
@@ -167,6 +153,7 @@ def test_groups_keep_the_order_and_those_that_cannot_be_joined_come_last() -> No
     split = [replace(first, seed=seed, data=replace(first.data, seed=seed + 7)) for seed in (0, 1)]
     other = [replace(first, data=replace(first.data, name="digits[:70]")), config(1, epochs=3), config(1, ema=0.9)]
     assert places([first, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
+    assert [most_at_once(joined) for joined in (1, 2, 8)] == [10, 10, 32]
 
 
 def no_disk(*args: Any) -> None:
@@ -308,18 +295,6 @@ def test_joined_runs_are_admitted_together_or_not_at_all(store: Store) -> None:
     assert [seat.run.seed for one in teams.teams for seat in one.runs] == list(range(8))  # the third would make twelve
 
 
-@pytest.mark.parametrize(
-    ("joined", "at_once", "runs", "limit"), [(2, None, 40, 10), (8, None, 40, 32), (8, 9, 40, 9), (5, None, 12, 12)]
-)
-def test_as_many_at_once_as_pay(
-    joined: int, at_once: int | None, runs: int, limit: int, monkeypatch: pytest.MonkeyPatch, store: Store
-) -> None:
-    limits: list[int] = []
-    monkeypatch.setattr(together._Teams, "go", lambda self: limits.append(self.limit))
-    go(seeds(runs), store, joined, at_once)
-    assert limits == [limit]
-
-
 def test_a_team_that_cannot_end_in_time_is_not_begun(store: Store) -> None:
     stop = Stop(minutes=1)
     teams = together._Teams(work_of(seeds(3), Place(store, device="cpu"), stop), 3)
@@ -331,9 +306,7 @@ def test_a_team_that_cannot_end_in_time_is_not_begun(store: Store) -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_nobody_waits_for_a_run_that_cannot_be_reached(
-    epoch: int, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_waits_for_one_that_cannot_be_reached(epoch: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as after a third Ctrl-C, which may come between two runs, or before one has begun."""
     resume, failing = Team.resume, Watcher(lambda watcher: watcher.done == epoch, no_disk)
 

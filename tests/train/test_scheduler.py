@@ -208,9 +208,7 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
     assert (outcome.unfinished, outcome.exit_code) == (1, 130)
 
 
-def test_backends_suit_the_work(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_backends_suit_work(place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     many = [replace(one, data=replace(one.data, name="digits[:50000]")) for one in CONFIGS]
     monkeypatch.setattr(scheduler, "cores", lambda: 16)
     assert choose_backend(CONFIGS, place, None, None) is one_by_one
@@ -224,9 +222,8 @@ def test_backends_suit_the_work(
     assert choose_backend(many, place, None, None) is one_by_one
     assert not caplog.records
     assert choose_backend(CONFIGS, replace(place, joined=2), 2, 1) is one_by_one
-    assert caplog.messages == [
-        "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
-    ]
+    (words,) = caplog.messages
+    assert words == "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
     monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cuda"))
     gpu = replace(place, device="auto")
     assert choose_backend(CONFIGS, gpu, None, 1) == OneGPU(None)
@@ -323,9 +320,8 @@ def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
     assert place.store.status(config(0, 2, arrays)) == "done"
 
 
-def test_what_a_worker_refuses_is_one_line(
-    place: Place, arrays: str, forked: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("forked")
+def test_what_a_worker_refuses_is_one_line(place: Place, arrays: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
     busy, good, bad = config(0, 2, arrays), config(1, 2, arrays), config(2, 2, "nothing-of-this-name")
     with place.store.lock(busy), pytest.raises(InputError, match="nothing-of-this-name"):
@@ -385,9 +381,7 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth: int, tested: float, plac
     assert schedule([first], place).records[0].metrics == metrics_of(first, place)
 
 
-def test_a_signal_while_data_are_read_ends_it_at_once(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_while_data_are_read_ends_it(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     images(classes=2, each=8)
     reading = Watcher(lambda watcher: watcher.details, signal.SIGTERM)

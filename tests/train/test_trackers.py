@@ -18,7 +18,6 @@ from rcad.errors import InputError, MissingExtraError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.train import scheduler, trackers
 from rcad.train.place import Place
@@ -114,18 +113,6 @@ def test_what_was_told_is_not_told_again_and_a_new_address_is_told_all(
     monkeypatch.setenv("HEARD", "elsewhere")
     schedule([config()], tracked)
     assert heard.calls == first * 2
-
-
-def test_a_run_that_goes_on_continues_its_tracked_run(tracked: Place, heard: type[Heard]) -> None:
-    stopped = schedule([config(epochs=5)], tracked, stopping())
-    assert not stopped.complete
-    before = steps(heard.calls)
-    assert heard.calls[-1][2] == "interrupted"
-    assert before in ([1, 2], [1, 2, 3])  # more than half of five
-    schedule([config(epochs=5)], tracked)
-    assert steps(heard.calls) == [1, 2, 3, 4, 5]
-    assert {one[1] for one in heard.calls} == {config_id(config(epochs=5))}
-    assert heard.calls[-1][2] == "done"
 
 
 @pytest.mark.parametrize("what", ["open", "log", "finish"])
