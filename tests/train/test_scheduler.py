@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -30,7 +29,7 @@ from rcad.train.place import Place
 from rcad.train.processes import Processes
 from rcad.train.scheduler import Work, choose_backend, one_by_one, schedule
 from rcad.train.stop import Interrupted, Stop, exit_code, stopping
-from tiny_runs import Watcher
+from tiny_runs import Watcher, arrays_in
 
 STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
 
@@ -270,10 +269,7 @@ def deaths(folder: Path) -> int:
 
 @pytest.fixture
 def arrays(tmp_path: Path) -> str:
-    """Data that a worker process reads without importing scikit-learn."""
-    draw = np.random.default_rng(0)
-    np.savez(tmp_path / "arrays.npz", x=draw.integers(0, 255, (60, 8, 8), np.uint8), y=np.arange(60) % 3)
-    return str(tmp_path / "arrays.npz")
+    return arrays_in(tmp_path)
 
 
 def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
