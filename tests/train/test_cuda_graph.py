@@ -199,9 +199,7 @@ def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
 
 
 @pytest.mark.gpu
-def test_what_cannot_be_captured_goes_on_eagerly(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A model that reads a number from the device cannot be part of a graph."""
     cuda = torch.device("cuda")
     settings = config("data_augmentation + rcad_random")

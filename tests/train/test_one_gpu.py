@@ -306,7 +306,7 @@ def test_a_team_that_cannot_end_in_time_is_not_begun(store: Store) -> None:
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_nobody_waits_for_one_that_cannot_be_reached(epoch: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_one_out_of_reach(epoch: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as after a third Ctrl-C, which may come between two runs, or before one has begun."""
     resume, failing = Team.resume, Watcher(lambda watcher: watcher.done == epoch, no_disk)
 

@@ -184,9 +184,7 @@ def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [True, False], ids=["a torn last line", "a broken first one"])
-def test_a_damaged_log_is_made_again_from_the_checkpoint(
-    torn: bool, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_log_is_made_from_the_checkpoint(torn: bool, store: Store, caplog: pytest.LogCaptureFixture) -> None:
     config = small(epochs=3)
     last = stopped(config, store, saves=14)
     path = last.parents[1] / "log.jsonl"
