@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,13 @@ def dataset(count: int = 100) -> Dataset:
     y = np.arange(count) % 4
     x = (draw.integers(0, 120, (count, 1, 8, 8)) + 40 * y[:, None, None, None]).astype(np.uint8)
     return Dataset("images", "classification", Split(x, y.astype(np.int64)), classes=("a", "b", "c", "d"))
+
+
+def arrays_in(folder: Path) -> str:
+    """A file of images that a worker process reads without importing scikit-learn."""
+    pixels = np.random.default_rng(0).integers(0, 255, (60, 8, 8), np.uint8)
+    np.savez(folder / "arrays.npz", x=pixels, y=np.arange(60) % 3)
+    return str(folder / "arrays.npz")
 
 
 def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", **train: Any) -> RunConfig:

@@ -19,16 +19,6 @@ from rcad.train import checkpoint
 from rcad.train.checkpoint import load_tensors, save_tensors
 
 
-def test_tensors_and_meta_come_back(tmp_path: Path) -> None:
-    base = torch.randn(4, 6)
-    tensors = {"a": base[:, ::2], "b": base, "c": torch.tensor(3), "d": torch.zeros(0, dtype=torch.uint8)}
-    save_tensors(tmp_path / "file", tensors, {"epoch": 3, "rows": [{"loss": 0.1}]})
-    found, meta = load_tensors(tmp_path / "file")
-    assert meta == {"epoch": 3, "rows": [{"loss": 0.1}]}
-    assert all(torch.equal(found[name], value) for name, value in tensors.items())
-    assert all(found[name].dtype == value.dtype for name, value in tensors.items())
-
-
 def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
     tensors = {f"layer.{i}": torch.arange(float(i)) for i in range(9)}
     tensors |= {"step": torch.tensor(3), "b": torch.ones(2).bool()}

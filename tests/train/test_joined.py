@@ -18,7 +18,7 @@ import tiny_runs
 from rcad.data.dataset import Dataset, Split
 from rcad.runs.config import RunConfig
 from rcad.train import cuda_graph as captured
-from rcad.train.joined import JoinedUpdate, Seat
+from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
@@ -45,27 +45,12 @@ def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=2))
     others = [alone(settings, seed) for seed in range(2)]
+    assert name != "measured" or others[0].method != others[1].method  # seeds hold out other examples
     for engine in ("eager", "graph"):
         team, runs = seated(settings, range(2), engine=engine)
         assert finish(team) == ["done"] * 2
         assert runs[0].stepper.name == f"{engine}, 2 joined"
         same_up_to_rounding(runs, others)
-
-
-def test_each_run_has_the_alpha_that_it_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeds hold out other examples, so their distances differ; joined, none takes another's."""
-    settings = config("auto", epochs=1)
-    others = [alone(settings, seed) for seed in range(3)]
-    alphas = {run.method.terms[-1].where.alpha for run in others}  # type: ignore[union-attr]
-    assert len(alphas) == 3
-    swapped = trainer(replace(settings, seed=0))
-    swapped.criterion = others[1].criterion
-    swapped.stepper.update.criterion = others[1].criterion
-    swapped.fit()
-    assert distance(swapped, others[0]) > 2e-5  # what a mistake would be
-    team, runs = seated(settings, range(3))
-    finish(team)
-    same_up_to_rounding(runs, others)
 
 
 def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> None:
@@ -74,7 +59,8 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
         assert run.best_epoch == other.best_epoch
         for one, its in zip(run.rows, other.rows, strict=True):
             assert one["loss"] == pytest.approx(its["loss"], rel=1e-4)
-            assert (one["accuracy"], one["lr"]) == (its["accuracy"], its["lr"])
+            assert one.keys() == its.keys()
+            assert (one.get("accuracy"), one["lr"]) == (its.get("accuracy"), its["lr"])
         if other.average is not None:
             for mine, average in zip(run.average.parameters(), other.average.parameters(), strict=True):
                 torch.testing.assert_close(mine, average, rtol=1e-4, atol=1e-5)
@@ -89,11 +75,7 @@ def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     team, runs = seated(settings, range(2))
     finish(team)
     assert runs[0].stepper.name == "eager, 2 joined"
-    for seed, run in enumerate(runs):
-        other = alone(settings, seed)
-        assert distance(run, other) < 2e-5
-        assert [row.keys() for row in run.rows] == [row.keys() for row in other.rows]
-        assert run.rows[-1]["loss"] == pytest.approx(other.rows[-1]["loss"], rel=1e-4)
+    same_up_to_rounding(runs, [alone(settings, seed) for seed in range(2)])
 
 
 def test_a_run_that_diverges_takes_nobody_with_it() -> None:
@@ -105,29 +87,6 @@ def test_a_run_that_diverges_takes_nobody_with_it() -> None:
     assert len(runs[1].rows) == 1
     for seed in (0, 2):
         assert distance(runs[seed], alone(settings, seed)) < 2e-5
-
-
-def test_one_that_has_had_enough_keeps_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = config("erm", selection="last")
-    team, runs = seated(settings, range(2))
-    runs[0]._out_of_patience = lambda: runs[0].epoch == 3  # type: ignore[method-assign]
-    resume, kept = team.resume, {}
-
-    def noting(seat: Seat) -> Any:
-        end = resume(seat)
-        if end is not None and seat.run == 0:
-            kept.update({name: value.clone() for name, value in runs[0].model.state_dict().items()})
-        return end
-
-    monkeypatch.setattr(team, "resume", noting)
-    assert finish(team) == ["done"] * 2
-    assert [len(run.rows) for run in runs] == [3, 5]
-    single = trainer(settings)
-    single._out_of_patience = lambda: single.epoch == 3  # type: ignore[method-assign]
-    single.fit()
-    for name, value in single.model.state_dict().items():
-        torch.testing.assert_close(kept[name], value, rtol=1e-4, atol=1e-5)
-    assert distance(runs[1], alone(settings, 1)) < 2e-5
 
 
 @pytest.mark.parametrize(
@@ -188,19 +147,6 @@ def test_teams_that_have_parted_pause_apart() -> None:
     runs[0].epoch = runs[2].epoch = 1
     assert finish(team) == ["interrupted", "done", "interrupted", "done"]
     assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
-
-
-def test_teams_that_have_parted_fail_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    team, runs = seated(config("rcad", epochs=3), range(4))
-    runs[0].epoch = runs[2].epoch = 1
-    one, other = turn(turn([team]))
-    assert [[seat.run for seat in part.runs] for part in (one, other)] == [[0, 2], [1, 3]]
-    monkeypatch.setattr(one._stepper, "step", no_memory)
-    with pytest.raises(torch.OutOfMemoryError):
-        turn([one])
-    assert not one.runs
-    assert one.step() == []  # a step half taken is not taken again, and nobody is left who could save it
-    assert finish(other) == ["done"] * 2
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +17,17 @@ from torch import nn
 import tiny_runs
 from equal import same_parameters
 from one_line import one_line
-from rcad import GradientStep, suggest_alpha
+from rcad import GradientStep, compose, methods, suggest_alpha
 from rcad.data.dataset import Dataset, Split
+from rcad.data.registry import load
+from rcad.data.table_encoder import TableEncoder
 from rcad.errors import InputError
-from rcad.runs.config import ModelConfig, OptimConfig, RunConfig
+from rcad.loss.method_rows import method_rows
+from rcad.loss.methods import Method
+from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from rcad.runs.files import DamagedError
+from rcad.stacked.task import Examples, StackedProblem
+from rcad.stacked.train import train_configs, train_stacked
 from rcad.train.checkpoint import load_tensors, restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Trainer, learning_rate
 from rcad.train.task import channel_statistics, derived, measure, method_of, model_of, prepare
@@ -88,13 +95,14 @@ def test_the_loop_is_the_hand_written_one_bit_for_bit() -> None:
         config("rcad_released", selection="last"),
         config("rcad_text", dropout=0.5),
         config("two_views", optim=OptimConfig(name="adamw", lr=0.01)),
+        replace(config(), method=(("me_ada", (("epochs", 1), ("rounds", 2), ("steps", 2))),)),
     ],
     ids=lambda c: c.method[-1][0],
 )
 @pytest.mark.parametrize("pauses", [1, 7])
 def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: int, tmp_path: Path) -> None:
     part = trainer(settings)
-    for _ in range(60):
+    for _ in range(90):
         calls = iter(range(1, 1000))
         torch.manual_seed(99)  # whatever happens to the global generator in between
         if (tmp_path / "saved").exists():
@@ -106,43 +114,32 @@ def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: 
     assert part.epoch == 4
     part.restore_selected()
     whole = whole_run(settings)
+    assert len(whole.y) == len(whole.problem.train[1]) * (4 if settings.method[0][0] == "me_ada" else 1)
     same_parameters(part.model, whole.model)
     same_parameters(part.selected, whole.selected)
     assert numbers(part) == numbers(whole)
 
 
-@pytest.mark.parametrize("wrong", ["memory", "threads"])
-def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(wrong: str, tmp_path: Any) -> None:
+@pytest.mark.parametrize(
+    ("lost", "changed", "says"),
+    [
+        ("optim.0.exp_avg", {}, "a memory of the optimizer that is not whole"),
+        ("", {"threads": 10**9}, "1000000000 threads"),
+    ],
+)
+def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(
+    lost: str, changed: dict[str, int], says: str, tmp_path: Path
+) -> None:
     settings = replace(config(), optim=OptimConfig(name="adamw", lr=0.01))
-    part = trainer(settings)
+    part, fresh, saved = trainer(settings), trainer(settings), tmp_path / "saved"
     part.fit(pause=lambda: part.step > 0)
-    save_trainer(part, tmp_path / "saved")
-    tensors, meta = load_tensors(tmp_path / "saved")
-    lost = {"memory": "optim.0.exp_avg", "threads": ""}[wrong]
-    meta["threads"] = {"memory": meta["threads"], "threads": 10**9}[wrong]
-    save_tensors(tmp_path / "saved", {name: one for name, one in tensors.items() if name != lost}, meta)
-    fresh = trainer(settings)
-    with pytest.raises(DamagedError, match=r"1000000000 threads|a memory of the optimizer that is not whole"):
-        restore_trainer(fresh, tmp_path / "saved")
+    save_trainer(part, saved)
+    tensors, meta = load_tensors(saved)
+    save_tensors(saved, {name: one for name, one in tensors.items() if name != lost}, meta | changed)
+    with pytest.raises(DamagedError, match=says):
+        restore_trainer(fresh, saved)
     assert fresh.step == 0
     same_parameters(fresh.model, trainer(settings).model)
-
-
-def test_growth_enlarges_the_set_and_survives_a_pause(tmp_path: Path) -> None:
-    settings = replace(config(), method=(("me_ada", (("epochs", 1), ("rounds", 2), ("steps", 2))),))
-    whole = whole_run(settings)
-    assert len(whole.y) == 4 * len(whole.problem.train[1])
-    part = trainer(settings)
-    calls = iter(range(1000))
-    part.fit(pause=lambda: next(calls) > 20)
-    assert len(part.y) > len(part.problem.train[1])
-    save_trainer(part, tmp_path / "saved")
-    resumed = trainer(settings)
-    restore_trainer(resumed, tmp_path / "saved")
-    resumed.fit()
-    resumed.restore_selected()
-    same_parameters(resumed.model, whole.model)
-    assert numbers(resumed) == numbers(whole)
 
 
 def test_accumulation_equals_the_bigger_batch() -> None:
@@ -168,23 +165,17 @@ def test_patience_ends_a_run_early() -> None:
 
 
 def test_the_average_follows_the_weights() -> None:
-    run = trainer(config(epochs=1, ema=0.5))
-    start = {name: value.clone() for name, value in run.model.named_parameters()}
-    expected = start
-    steps = []
-    step = run.optimizer.step
+    run = trainer(config(epochs=1, ema=0.8))
+    expected = [value.detach().clone() for value in run.model.parameters()]
 
-    def counted(*args: Any) -> Any:
-        result = step(*args)
-        steps.append({name: value.detach().clone() for name, value in run.model.named_parameters()})
-        return result
+    def follow(*_: Any) -> None:
+        for kept, value in zip(expected, run.model.parameters(), strict=True):
+            kept.copy_(0.8 * kept + 0.2 * value.detach())
 
-    run.optimizer.step = counted  # type: ignore[method-assign]
+    run.optimizer.register_step_post_hook(follow)
     run.fit()
-    for weights in steps:
-        expected = {name: 0.5 * expected[name] + 0.5 * weights[name] for name in expected}
-    for name, value in run.average.named_parameters():
-        torch.testing.assert_close(value, expected[name])
+    for value, kept in zip(run.average.parameters(), expected, strict=True):
+        torch.testing.assert_close(value, kept)
 
 
 def test_regression_trains_in_the_target_s_own_unit() -> None:
@@ -281,27 +272,18 @@ def test_batches_are_numbered_through_the_run_and_rates_follow_them() -> None:
     total = math.ceil(len(run.y) / 16)
     assert total % 2  # the last optimizer step of an epoch has one batch
     numbers, rates = [], []
-    backward, step = run.criterion.backward, run.optimizer.step
+    backward = run.criterion.backward
 
     def counted(*args: Any, **options: Any) -> Any:
         numbers.append(options["step"])
         return backward(*args, **options)
 
-    def noted(*args: Any) -> Any:
-        rates.append(run.optimizer.param_groups[0]["lr"])
-        return step(*args)
-
-    run.criterion.backward, run.optimizer.step = counted, noted  # type: ignore[method-assign]
+    run.criterion.backward = counted  # type: ignore[method-assign]
+    run.optimizer.register_step_post_hook(lambda *_: rates.append(run.optimizer.param_groups[0]["lr"]))
     run.fit()
     assert numbers == list(range(3 * total))
     firsts = [epoch + first / total for epoch in range(3) for first in range(0, total, 2)]
     assert rates == pytest.approx([learning_rate(settings.optim, 3, progress) for progress in firsts], rel=1e-12)
-
-
-def test_multistep_drops_at_the_start_of_a_milestone() -> None:
-    optim = OptimConfig(lr=0.1, schedule="multistep", milestones=(100, 150, 180))
-    rates = [learning_rate(optim, 200, p) for p in (0, 99.99, 100, 149.9, 150, 180, 199.9)]
-    assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.0001, 0.0001])
 
 
 def test_cosine_ends_at_zero_after_a_linear_warm_up() -> None:
@@ -311,3 +293,68 @@ def test_cosine_ends_at_zero_after_a_linear_warm_up() -> None:
     assert learning_rate(optim, 25, 5) == pytest.approx(0.2)
     assert learning_rate(optim, 25, 10) == pytest.approx(0.1 * (1 + math.cos(math.pi / 4)))
     assert learning_rate(optim, 25, 25) == pytest.approx(0.0, abs=1e-12)
+
+
+def told(*rows: object) -> RunConfig:
+    """A network for a table, trained by these methods."""
+    made = config(epochs=1, selection="last")
+    data, model = DataConfig(name="synthetic", validation=0.0), ModelConfig(name="mlp", hidden=(4,))
+    return replace(made, data=data, model=model, method=method_rows(rows))
+
+
+CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=.*gaussian\(cap=0.0\)"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ("rcad", (("alpha", 0.3), ("lam", 0.9))),
+        ("rcad_random", (("alpha", 0.3), ("lam", 2.0))),
+        ("confidence_penalty", (("lam", 0.95),)),
+    ],
+)
+def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(row: object) -> None:
+    chosen = told(("gaussian", (("cap", None),)), row)
+    problem = prepare(chosen, table(), CPU)
+    with pytest.raises(InputError, match=CAP):
+        method_of(chosen, problem)
+    with pytest.raises(InputError, match=CAP):
+        train_configs([chosen], [problem])
+    assert method_of(told(row), problem).likelihood is not None  # the engine's own Gaussian is capped
+    assert method_of(told(("gaussian", (("cap", 0.0),)), row), problem).name
+
+
+def test_the_stacked_trainer_wants_to_be_told() -> None:
+    x = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    problem, optim = StackedProblem(Examples(x, x.sum(1)), 0), OptimConfig(lr=0.001)
+
+    def train(*chosen: Method, **options: Any) -> None:
+        sizes: Any = {"epochs": 1, "batch_size": 6, "hidden": (4,), "seeds": range(len(chosen))}
+        train_stacked(problem, list(chosen), optim=optim, **sizes, **options)
+
+    uncapped = methods.gaussian(cap=None)
+    wild, tame = (compose(uncapped, methods.rcad(alpha=0.3, lam=lam)) for lam in (1.2, 0.89))
+    with pytest.raises(InputError, match=CAP):
+        train(tame, wild)
+    train(tame, wild, may_diverge=True)
+    train(tame)
+    with pytest.raises(InputError, match=r"cap=None and lam=0.9:"):  # two terms are paid for together
+        train(compose(uncapped, methods.rcad(alpha=0.3, lam=0.5), methods.confidence_penalty(lam=0.4)))
+
+
+def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:
+    def found(seed: int, of_data: int | None) -> str:
+        chosen = replace(config(), seed=seed, data=DataConfig(name="images[:60]", validation=0.2, seed=of_data))
+        return prepare(chosen, dataset(), CPU).fingerprint
+
+    assert found(0, None) != found(1, None)
+    assert found(0, 7) == found(1, 7) == found(7, None)
+    assert found(0, 0) == found(0, None) != found(0, 7)
+
+
+def test_a_run_on_a_table_keeps_how_it_was_encoded(tmp_path: Path) -> None:
+    rows = "\n".join(f"{'red' if i % 3 else 'blue'},{i},{i / 7}" for i in range(20))
+    (tmp_path / "t.csv").write_text(f"colour,a,y\n{rows}")
+    read = load(tmp_path / "t.csv", target="y")
+    kept = prepare(told(("erm", ())), read, CPU).preprocessing["encoder"]
+    assert TableEncoder.from_dict(json.loads(json.dumps(kept))) == read.encoder

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rcad.errors import InputError, MissingExtraError
@@ -28,9 +28,10 @@ from rcad.train.place import Executor, Place
 from rcad.train.processes import portable
 from rcad.train.scheduler import Work, schedule
 from rcad.train.stop import Stop
-from tiny_runs import Listener, Watcher, essence
+from tiny_runs import Listener, Watcher, arrays_in, essence
 
 RUNS = 12
+ERM = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
 
 
 def test_an_executor_is_named() -> None:
@@ -45,11 +46,10 @@ def test_an_executor_is_named() -> None:
         Executor(store_mode="mailed")  # type: ignore[arg-type]
 
 
-def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_ray_the_extra_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    place = Place(Store.open(tmp_path / "runs"), device="cpu", executor=Executor())
     with pytest.raises(MissingExtraError, match="ray"):
-        schedule([configure("digits[:60]", [("erm", ())], epochs=1)], place)
+        schedule([ERM], replace(place, executor=Executor()))
 
 
 class PretendedRay:
@@ -65,43 +65,40 @@ class PretendedRay:
         return self.answer
 
 
-def crew(place: Place, config: RunConfig, answer: Any) -> Any:
+def crew(place: Place, answer: Any) -> Any:
     """One task of one run, which has ended with this answer."""
-    work = Work([config], place, Stop(), Listener([config]))
-    return _Crew(PretendedRay(answer), Executor(), work, on_gpu=False, tasks={"task": [config]})
+    work = Work([ERM], place, Stop(), Listener([ERM]))
+    return _Crew(PretendedRay(answer), Executor(), work, on_gpu=False, tasks={"task": [ERM]})
 
 
-def test_the_log_of_a_run_that_failed_lies_in_its_folder(tmp_path: Path) -> None:
-    place, config = Place(Store.open(tmp_path / "runs"), device="cpu"), configure("digits[:60]", [("erm", ())])
+def test_the_log_of_a_run_that_failed_lies_in_its_folder(place: Place) -> None:
     try:
         raise KeyError("x")
     except KeyError as error:
         problem = pickle.loads(pickle.dumps(portable(error)))
-    tasks = crew(place, config, (problem, []))
+    tasks = crew(place, (problem, []))
     tasks._ended("task")
     words, _, log = str(tasks.problem).rpartition("; its log is ")
     assert words == "KeyError: 'x'"
     assert Path(log).read_text().startswith("Traceback ")
 
 
-def test_files_come_back_whole_or_not_at_all(tmp_path: Path) -> None:
-    config = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
-    there, here = (Place(Store.open(tmp_path / name), device="cpu") for name in ("there", "here"))
-    schedule([config], there)
-    files = _files(there.store, config)
+def test_files_come_back_whole_or_not_at_all(place: Place, tmp_path: Path) -> None:
+    there = replace(place, store=Store.open(tmp_path / "there"))
+    schedule([ERM], there)
+    files = _files(there.store, ERM)
     damaged = {**files, "files": {**files["files"], WEIGHTS: files["files"][WEIGHTS][:-1]}}
     with pytest.raises(InputError, match="but its files differ"):
-        crew(here, config, (None, [damaged]))._ended("task")
-    assert here.store.record(config) is None
-    tasks = crew(here, config, (None, [files]))
+        crew(place, (None, [damaged]))._ended("task")
+    assert place.store.record(ERM) is None
+    tasks = crew(place, (None, [files]))
     tasks._ended("task")
-    assert tasks.work.listener.records == [there.store.get(config_id(config))]
-    assert (here.store.folder(config_id(config)) / WEIGHTS).read_bytes() == files["files"][WEIGHTS]
+    assert tasks.work.listener.records == [there.store.get(config_id(ERM))]
+    assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files["files"][WEIGHTS]
 
 
-def test_a_task_holds_as_many_runs_as_share_its_gpu(tmp_path: Path) -> None:
-    configs = [configure("digits[:60]", [("erm", ())], seed=seed) for seed in range(20)]
-    place = Place(Store.open(tmp_path / "runs"), joined=5)
+def test_a_task_holds_as_many_runs_as_share_its_gpu(store: Store) -> None:
+    configs, place = [replace(ERM, seed=seed) for seed in range(20)], Place(store, joined=5)
     work, cluster = Work(configs, place, Stop(), Listener(configs)), PretendedRay(CPU=16.0, GPU=2.0)
 
     def sizes(backend: OnRay, on_gpu: bool = True) -> list[int]:
@@ -139,12 +136,9 @@ def cluster(ray: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def configs(tmp_path_factory: pytest.TempPathFactory) -> list[RunConfig]:
-    """Runs on data that a worker reads without importing scikit-learn."""
-    path = tmp_path_factory.mktemp("data") / "arrays.npz"
-    draw = np.random.default_rng(0)
-    np.savez(path, x=draw.integers(0, 255, (60, 8, 8), np.uint8), y=np.arange(60) % 3)
+    path = arrays_in(tmp_path_factory.mktemp("data"))
     settings = ["model.width=4", "train.batch_size=20"]
-    return [configure(str(path), [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(RUNS)]
+    return [configure(path, [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(RUNS)]
 
 
 @pytest.fixture(scope="module")

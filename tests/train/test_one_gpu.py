@@ -6,8 +6,7 @@ import gc
 import os
 import signal
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from rcad.train import run as execution
 from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import JoinedUpdate, Seat, Team
 from rcad.train.loop import Trainer
-from rcad.train.one_gpu import OneGPU, can_share, in_groups
+from rcad.train.one_gpu import OneGPU, can_share, in_groups, most_at_once
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Progress
 from rcad.train.run import run
@@ -33,7 +32,8 @@ from rcad.train.scheduler import Work, canonical_config, cost
 from rcad.train.stop import Stop, stopping
 from tiny_runs import Listener, Watcher, essence, no_memory, same_weights, weights
 
-PATIENCE_S = 200
+# A thread notices runs that wait for each other without end even where all exceptions are caught.
+pytestmark = pytest.mark.timeout(200, method="thread")
 
 
 def work_of(configs: Sequence[RunConfig], place: Place, stop: Stop | None = None, **listened: Any) -> Any:
@@ -62,7 +62,7 @@ def go(
 ) -> list[Any]:
     """The records in the order of the configs; None for those that were not begun before a signal came."""
     place = Place(store, device="cpu", checkpoint_seconds=seconds, joined=joined)
-    with _not_for_ever(), stopping() as stop:
+    with stopping() as stop:
         work = work_of(configs, place, stop, **listened)
         OneGPU(at_once)(work)
     records: list[Any] = work.listener.records
@@ -76,31 +76,6 @@ def by_itself(config: RunConfig, store: Store, progress: Progress = SILENT) -> R
 def stopping_at(epochs: float) -> Watcher:
     """Ctrl-C once so many epochs, e.g. 1.5, are behind."""
     return Watcher(lambda watcher: watcher.done == epochs)
-
-
-@contextmanager
-def _not_for_ever() -> Iterator[None]:
-    """An alarm that shows even where all exceptions are caught."""
-    rung: list[int] = []
-
-    def ring(number: int, frame: object) -> None:
-        rung.append(number)
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, ring)
-    elsewhere = signal.setitimer(signal.ITIMER_REAL, PATIENCE_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, *elsewhere)  # the test's own limit
-        assert not rung, "the runs waited for each other without end"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "runs")
 
 
 @pytest.fixture(scope="module")
@@ -142,23 +117,22 @@ def test_neighbours_change_nothing(store: Store, alone: Store) -> None:
     assert set(engines(singles)) == {"eager"}
 
 
-def test_never_more_at_once_than_asked(store: Store) -> None:
-    live, most = set(), []
+def test_never_more_at_once_than_asked_and_a_record_says_that_its_run_is_to_be_joined(store: Store) -> None:
+    live, most, said = set(), [], set()
 
     def start(place: int) -> None:
         live.add(place)
         most.append(len(live))
+        said.update(record.resolved["engine"] for record in store.records() if record.status == "running")
 
     starts = {place: Watcher(lambda watcher: watcher.text, lambda p=place: start(p)) for place in range(5)}
-    go(seeds(5, epochs=1), store, at_once=2, on_end=live.discard, progress=starts)
-    assert max(most) == 2
-    assert len(most) == 5
+    go(seeds(5, epochs=1), store, 2, 2, on_end=live.discard, progress=starts)
+    assert (max(most), len(most)) == (2, 5)
+    assert said == {"eager, 2 to be joined, 2 runs at once", "eager, 2 runs at once"}
 
 
 @pytest.mark.parametrize(("joined", "begun"), [(1, 3), (2, 2), (3, 3)])
-def test_a_stop_saves_every_run_and_the_same_call_goes_on(
-    joined: int, begun: int, store: Store, tmp_path: Path
-) -> None:
+def test_a_stop_saves_all_and_the_same_call_goes_on(joined: int, begun: int, store: Store, tmp_path: Path) -> None:
     configs = seeds(4)
     stopped = go(configs, store, joined, 3, progress={1: stopping_at(1.0)})
     assert [record and record.status for record in stopped] == ["interrupted"] * begun + [None] * (4 - begun)
@@ -168,29 +142,18 @@ def test_a_stop_saves_every_run_and_the_same_call_goes_on(
     assert engines(resumed) == engines(straight)
 
 
-def places(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
-    return [[configs.index(config) for config in group] for group in in_groups(configs, size)]
+def test_groups_differ_in_seeds_alone_and_those_that_cannot_be_joined_come_last() -> None:
+    def places(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
+        return [[configs.index(config) for config in group] for group in in_groups(configs, size)]
 
-
-def test_runs_that_differ_in_their_seed_alone_can_be_joined(store: Store, alone: Store) -> None:
-    configs = [config(seed, method) for seed in range(3) for method in ("rcad", "me_ada", "data_augmentation + mixup")]
+    configs = [config(seed, method) for seed in range(3) for method in ("rcad", "me_ada", "erm")]
     assert places(configs, 2) == [[0, 3], [2, 5], [6], [8], [1], [4], [7]]
     assert places(configs, 1) == [[i] for i in range(9)]
-    joined = go(configs, store, 2)
-    for config_, record in zip(configs, joined, strict=True):
-        single = by_itself(config_, alone)
-        assert record.id == single.id
-        assert record.metrics == pytest.approx(single.metrics, rel=1e-3)
-    # Sets that grow cannot be joined, and the third seed has nobody to join.
-    words = [engine.removesuffix(", 9 runs at once") for engine in engines(joined)]
-    assert words == ["eager, 2 joined", "eager", "eager, 2 joined"] * 2 + ["eager"] * 3
-
-
-def test_alike_are_those_that_differ_in_seeds_alone() -> None:
     first = config()
     split = [replace(first, seed=seed, data=replace(first.data, seed=seed + 7)) for seed in (0, 1)]
     other = [replace(first, data=replace(first.data, name="digits[:70]")), config(1, epochs=3), config(1, ema=0.9)]
     assert places([first, *other, *split, config(1)], 5) == [[0, 4, 5, 6], [1], [2], [3]]
+    assert [most_at_once(joined) for joined in (1, 2, 8)] == [10, 10, 32]
 
 
 def no_disk(*args: Any) -> None:
@@ -199,13 +162,11 @@ def no_disk(*args: Any) -> None:
 
 @pytest.mark.parametrize("joined", [1, 3])
 def test_when_one_run_fails_the_others_keep_what_they_have(joined: int, store: Store) -> None:
-    configs = seeds(3)
     with pytest.raises(InputError, match="a disk"):
-        go(configs, store, joined, progress={1: Watcher(lambda watcher: watcher.done == 1, no_disk)})
-    assert [store.status(config) for config in configs] == ["interrupted"] * 3
+        go(seeds(3), store, joined, progress={1: Watcher(lambda watcher: watcher.done == 1, no_disk)})
     assert sorted(record.state for record in store.records()) == ["failed", "interrupted", "interrupted"]
     assert len(checkpoints(store)) == 2  # the one that failed has nothing to save
-    assert len(ids(go(configs, store, joined))) == 3
+    assert len(ids(go(seeds(3), store, joined))) == 3
 
 
 @pytest.mark.parametrize(("count", "joined"), [(4, 2), (3, 3)])
@@ -239,26 +200,24 @@ def test_a_team_that_runs_out_of_memory_late_disturbs_no_other(
     go(configs[2:4], undisturbed, 2)
     monkeypatch.setattr(JoinedUpdate, "examples", too_large)
     records = go(configs, store, 2, 5)
-    assert [words.split(", ")[1] for words in engines(records)] == [
-        *["3 runs at once"] * 2,
-        *["2 joined"] * 2,
-        "5 runs at once",
-    ]
+    words = [words.split(", ")[1] for words in engines(records)]
+    assert words == ["3 runs at once"] * 2 + ["2 joined"] * 2 + ["5 runs at once"]
     runs = ids(records)
     assert same_weights(store, alone, runs[0], runs[1], runs[4])
     assert same_weights(store, undisturbed, runs[2], runs[3])
 
 
+def greedy() -> Watcher:
+    return Watcher(lambda watcher: watcher.done == 1, no_memory)
+
+
 def test_a_run_that_finds_no_memory_waits_for_room(store: Store) -> None:
-    greedy = Watcher(lambda watcher: watcher.done == 1, no_memory)
-    assert len(ids(go(seeds(4), store, at_once=4, progress={2: greedy}))) == 4
-    assert greedy.acted
+    large = greedy()
+    assert len(ids(go(seeds(4), store, at_once=4, progress={2: large}))) == 4
+    assert large.acted
 
 
 def test_a_run_too_large_even_alone_is_refused_in_one_line(store: Store) -> None:
-    def greedy() -> Watcher:
-        return Watcher(lambda watcher: watcher.done == 1, no_memory)
-
     with pytest.raises(InputError, match=r"fit into the GPU's memory.*batch_size smaller"):
         by_itself(config(), store, greedy())
     for count in (1, 2):  # the second comes to be alone
@@ -278,17 +237,16 @@ def test_who_may_share_a_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "says"),
+    ("option", "says"),
     [
-        ("engine", "graph", "expected a GPU for engine=graph, but got the CPU; use eager"),
-        ("engine", "compile", "expected a GPU for engine=compile, but got the CPU; use eager"),
-        ("engine", "warp", "engine.*warp"),
-        ("joined", 0, "joined.*0"),
+        ({"engine": "graph"}, "expected a GPU for engine=graph, but got the CPU; use eager"),
+        ({"engine": "warp"}, "engine.*warp"),
+        ({"joined": 0}, "joined.*0"),
     ],
 )
-def test_what_cannot_be_is_named(option: str, value: Any, says: str, store: Store) -> None:
+def test_what_cannot_be_is_named(option: dict[str, Any], says: str, store: Store) -> None:
     with pytest.raises(InputError, match=says):
-        run(config(), Place(store, device="cpu", **{option: value}))
+        run(config(), Place(store, device="cpu", **option))
     assert not store.ids()
 
 
@@ -303,61 +261,38 @@ def team(runs: int, *, settled: bool = True, epochs: int = 2) -> Team:
     return made
 
 
-def test_admission_follows_the_memory(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [  # teams, what one run takes where it is known, reserved, free, how many come, whether there is room
+        ([], None, 100, 1000, 1, True),
+        ([team(1, settled=False)], None, 100, 1000, 1, False),  # it may not have captured its step yet
+        ([team(1, epochs=1)], None, 400, 601, 1, True),  # each takes 300, and who knows what in an evaluation
+        ([team(1, epochs=1)], None, 400, 599, 1, False),
+        ([team(1)], None, 400, 361, 1, True),
+        ([team(1)], None, 400, 359, 1, False),
+        ([team(1), team(1, settled=False)], 300.0, 400, 700, 1, True),  # 300 of the 700 are promised: 400 are left
+        ([team(1), team(1, settled=False)], 300.0, 400, 600, 1, False),
+        ([team(4), team(4), team(4)], None, 1300, 481, 4, True),  # each takes 100; four come together or not at all
+        ([team(4), team(4), team(4)], None, 1300, 479, 4, False),
+        ([team(4), team(4)], None, 900, 1000, 13, False),  # more than were asked for
+    ],
+)
+def test_admission_follows_the_memory(case: Any, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     """The first run goes alone until its step has all it needs; then as many come as fit, with room to spare."""
-    teams = together._Teams(work_of(seeds(1) * 10, Place(store, device="cpu")), 10)
-    teams.device = torch.device("cuda")  # only words: every question about memory is answered below
-    reserved, free = [100.0], [1000.0]
-    monkeypatch.setattr(teams, "_reserved", lambda: reserved[0])
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
-    teams.taken_before = 100
-    assert teams._room(1)
-    teams.teams = [team(1, settled=False)]
-    assert not teams._room(1)  # it may not have captured its step yet
-    teams.teams = [team(1, epochs=1)]
-    reserved[0], free[0] = 400.0, 601.0
-    assert teams._room(1)  # each takes 300, and who knows what in an evaluation
-    free[0] = 599.0
-    assert not teams._room(1)
-    teams.teams = [team(1)]
-    assert teams._room(1)  # 360 would do
-    free[0] = 700.0
-    teams.teams.append(team(1, settled=False))
-    assert teams._room(1)  # 300 of the 700 are promised: 400 are left
-    teams.teams.append(team(1, settled=False))
-    assert not teams._room(1)
+    teams, need, reserved, free, count, room = case
+    present = together._Teams(work_of(seeds(1) * 20, Place(store, device="cpu")), 20)
+    present.device = torch.device("cuda")  # only words: every question about memory is answered here
+    monkeypatch.setattr(present, "_reserved", lambda: reserved)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2000))
+    present.taken_before, present.teams, present.need = 100, teams, need
+    assert present._room(count) == room
 
 
-def test_joined_runs_are_admitted_together_or_not_at_all(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+def test_joined_runs_are_admitted_together_or_not_at_all(store: Store) -> None:
     teams = together._Teams(work_of(seeds(12), Place(store, device="cpu", joined=4)), 9)
-    assert [[config.seed for config in group] for group in teams.waiting] == [
-        [0, 1, 2, 3],
-        [4, 5, 6, 7],
-        [8, 9, 10, 11],
-    ]
+    assert [len(group) for group in teams.waiting] == [4, 4, 4]
     teams._admit()
     assert [seat.run.seed for one in teams.teams for seat in one.runs] == list(range(8))  # the third would make twelve
-    teams.device = torch.device("cuda")
-    monkeypatch.setattr(teams, "_reserved", lambda: 1300.0)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free[0], 2000.0))
-    teams.taken_before, teams.limit, free = 100, 20, [479.0]
-    teams.teams = [team(4) for _ in range(3)]
-    assert not teams._room(4)  # each takes 100; 480 would do for four
-    free[0] = 481.0
-    assert teams._room(4)
-
-
-@pytest.mark.parametrize(
-    ("joined", "at_once", "runs", "limit"),
-    [(1, None, 40, 10), (2, None, 40, 10), (8, None, 40, 32), (8, 9, 40, 9), (5, None, 12, 12), (5, 50, 30, 30)],
-)
-def test_as_many_at_once_as_pay(
-    joined: int, at_once: int | None, runs: int, limit: int, monkeypatch: pytest.MonkeyPatch, store: Store
-) -> None:
-    limits: list[int] = []
-    monkeypatch.setattr(together._Teams, "go", lambda self: limits.append(self.limit))
-    go(seeds(runs), store, joined, at_once)
-    assert limits == [limit]
 
 
 def test_a_team_that_cannot_end_in_time_is_not_begun(store: Store) -> None:
@@ -370,22 +305,8 @@ def test_a_team_that_cannot_end_in_time_is_not_begun(store: Store) -> None:
     assert not stop.is_set()
 
 
-def test_nobody_waits_for_a_run_that_was_never_made(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def progress(self: Listener, config: RunConfig) -> Progress:
-        if config.seed == 1:
-            raise InputError("expected a folder, but got none")
-        return SILENT
-
-    monkeypatch.setattr(Listener, "progress", progress)
-    with pytest.raises(InputError, match="a folder"):
-        go(seeds(3), store, 3)
-    assert not store.ids()
-
-
 @pytest.mark.parametrize("epoch", [0, 1])
-def test_nobody_waits_for_a_run_that_cannot_be_reached(
-    epoch: int, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_waits_for_one_out_of_reach(epoch: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as after a third Ctrl-C, which may come between two runs, or before one has begun."""
     resume, failing = Team.resume, Watcher(lambda watcher: watcher.done == epoch, no_disk)
 
@@ -444,17 +365,6 @@ def test_a_signal_while_some_are_being_saved_stops_all_after_one_step(
     assert same_weights(store, three_joined, *ids(resumed))
 
 
-def test_who_is_the_only_one_left_is_as_if_alone(store: Store, alone: Store, caplog: pytest.LogCaptureFixture) -> None:
-    for single in seeds(3):
-        by_itself(single, alone)
-    for single in seeds(2):
-        by_itself(single, store)
-    records = go(seeds(3), store, 3)
-    assert engines(records) == ["eager", "eager", "eager, 3 runs at once"]
-    assert same_weights(store, alone, *ids(records))
-    assert not caplog.records  # nothing that anybody could mend
-
-
 def test_done_interrupted_busy_and_new_ones_together(store: Store) -> None:
     configs = seeds(5)
     by_itself(configs[0], store)
@@ -464,17 +374,6 @@ def test_done_interrupted_busy_and_new_ones_together(store: Store) -> None:
     assert [record and record.status for record in records] == ["done", "done", None, "done", "done"]
     apart, joined = "eager, 5 runs at once", "eager, 2 joined, 5 runs at once"
     assert engines(records) == ["eager", apart, joined, joined]
-
-
-def test_a_record_says_that_its_run_is_to_be_joined(store: Store) -> None:
-    seen = []
-
-    def look() -> None:
-        (record,) = store.records()
-        seen.append((record.status, record.resolved["engine"]))
-
-    go(seeds(3, epochs=1), store, 3, progress={0: Watcher(lambda watcher: watcher.text, look)})
-    assert seen == [("running", "eager, 3 to be joined, 3 runs at once")]
 
 
 @pytest.mark.parametrize("joined", [1, 2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
 from collections.abc import Callable, Hashable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -268,53 +267,37 @@ def hooked(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return optimizer
 
 
+def fused(parameters: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(parameters, lr=0.125, fused=True)
+
+
 @pytest.mark.usefixtures("_graphs")
 @pytest.mark.parametrize(
-    ("optimizer", "words"),
+    ("optimizer", "why", "words"),
     [
-        (lambda p: torch.optim.Rprop(p), "Rprop is not torch's SGD, Adam or AdamW, and was not made with capturable"),
-        (lambda p: hooked(torch.optim.SGD(p, lr=0.1)), "SGD has hooks, which a graph would not call"),
-        (Replacing, "each step replaces tensors"),
+        (torch.optim.Rprop, "", "Rprop is not torch's SGD, Adam or AdamW, and was not made with capturable=True"),
+        (lambda p: hooked(torch.optim.SGD(p, lr=0.1)), "", "SGD has hooks, which a graph would not call"),
+        (Replacing, "", "each step replaces tensors of the model or the optimizer by others"),
+        (fused, "refused", "it cannot be captured in a CUDA graph (operation not permitted when stream is capturing)"),
+        (fused, "moved", "tensors of the model or the optimizer are replaced by others between the steps"),
     ],
 )
 def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(
-    optimizer: Any, words: str, caplog: pytest.LogCaptureFixture
+    optimizer: Any, why: str, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nets = [smooth_net(), smooth_net()]
-    step = rcad.capture(nets[0], optimizer(nets[0].parameters()), RCAD(0.5, 0.1))
-    plain = Plain(nets[1], optimizer(nets[1].parameters()), RCAD(0.5, 0.1))
-    with caplog.at_level(logging.WARNING, "rcad"):
-        for seed in range(20):
-            same(step(*images(seed=seed)), plain(*images(seed=seed)))
-            assert not step.captured
-    assert len(caplog.messages) == 1
-    assert words in caplog.messages[0]
-    assert step.reason is not None
-    assert words in step.reason
-
-
-@pytest.mark.usefixtures("_graphs")
-def test_a_failed_capture_goes_on_eagerly(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(Functions, "failing", True)
-    plain, step = pair(norm_net(), scaled=True, made={"fused": True})
-    for seed in range(6):
-        same(step(*images(seed=seed)), plain(*images(seed=seed)))
-    assert [message.split("since ")[1] for message in caplog.messages] == [
-        "it cannot be captured in a CUDA graph (operation not permitted when stream is capturing)"
-    ]
-    assert step.reason == caplog.messages[0].split("since ")[1]
-
-
-@pytest.mark.usefixtures("_graphs")
-def test_weights_that_are_elsewhere_at_every_step(caplog: pytest.LogCaptureFixture) -> None:
-    plain, step = pair(smooth_net(), made={"fused": True})
+    monkeypatch.setattr(Functions, "failing", why == "refused")
+    loops: list[Any] = []
+    for kind in (rcad.capture, Plain):
+        scaler = torch.amp.GradScaler("cpu", growth_interval=3) if why == "refused" else None
+        net = norm_net()
+        loops.append(kind(net, optimizer(net.parameters()), RCAD(0.5, 0.1), scaler=scaler))
     for seed in range(own_loop.MOST + 4):
-        for loop in (plain, step):
-            for p in loop.model.parameters():
-                p.data = p.data.clone()
-        same(step(*images(seed=seed)), plain(*images(seed=seed)))
-    assert [message.split("since ")[1] for message in caplog.messages] == [step.reason]
-    assert step.reason == "tensors of the model or the optimizer are replaced by others between the steps"
+        for parameter in (p for loop in loops if why == "moved" for p in loop.model.parameters()):
+            parameter.data = parameter.data.clone()
+        same(*(loop(*images(seed=seed)) for loop in loops))
+        assert not loops[0].captured
+    assert [message.split("since ")[1] for message in caplog.messages] == [words]
+    assert loops[0].reason == words
 
 
 @pytest.mark.parametrize("name", ["resnet18", "small_cnn", "lstm", "subclass", "half", "hooked", "eval"])

@@ -146,52 +146,31 @@ def test_a_command_in_a_notebook_overwrites_its_line(clock: Clock, capsys: pytes
 
 
 def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kind(**options: bool) -> type:
-        with show_progress(**options) as progress:
-            return type(progress)
+    def kinds(given: Progress | None = None) -> list[type]:
+        """What a command shows: as it is, quiet, beside JSON; and what a caller from Python sees."""
+        shown = show_progress(), show_progress(quiet=True), show_progress(as_json=True), watched(given)
+        found = []
+        for one in shown:
+            with one as progress:
+                found.append(type(progress))
+        return found
 
-    assert (kind(), kind(quiet=True), kind(as_json=True)) == (Lines, Silent, Silent)
+    assert kinds() == [Lines, Silent, Silent, Silent]  # a script has no lines
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert (kind(), kind(quiet=True), kind(as_json=True)) == (Bars, Silent, Bars)
+    assert kinds() == [Bars, Silent, Bars, Bars]
+    assert kinds(SILENT)[-1] is Silent
     monkeypatch.setenv(KERNEL, "1")
-    assert (kind(), kind(quiet=True), kind(as_json=True)) == (Overwritten, Silent, Silent)
+    assert kinds()[:3] == [Overwritten, Silent, Silent]
     monkeypatch.delenv(KERNEL)
-    monkeypatch.setenv("TERM", "dumb")
-    assert kind() is Lines
-    shell = type("ZMQInteractiveShell", (), {})
-    notebook = SimpleNamespace(get_ipython=shell, display=SimpleNamespace(display=print))
-    monkeypatch.setitem(sys.modules, "IPython", notebook)
-    assert (kind(), kind(as_json=True)) == (Cell, Silent)
-
-
-def test_from_python_a_person_sees_how_far_it_is_and_a_script_has_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kind(given: Progress | None = None) -> type:
-        with watched(given) as progress:
-            return type(progress)
-
-    assert (kind(), kind(Lines())) == (Silent, Lines)
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    assert (kind(), kind(SILENT)) == (Bars, Silent)
     shell = type("Shell", (type("ZMQInteractiveShell", (), {}),), {})  # a hosted notebook has one of its own
     notebook = SimpleNamespace(get_ipython=shell, display=SimpleNamespace(display=print))
     monkeypatch.setitem(sys.modules, "IPython", notebook)
-    assert (kind(), kind(SILENT)) == (Cell, Silent)
-
-
-def test_a_closed_pipe_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every line is tried, and that none can be written is nobody's error."""
-    tried: list[str] = []
-
-    class Closed(io.StringIO):
-        def write(self, text: str) -> int:
-            tried.append(text)
-            raise BrokenPipeError
-
-    monkeypatch.setattr(sys, "stdout", Closed())
-    told = Lines()
-    for text in ("hours of training", "and hours more"):
-        told.note(text)
-    assert tried == ["hours of training", "and hours more"]
+    assert kinds()[-1] is Cell
+    assert kinds(SILENT)[-1] is Silent
+    monkeypatch.setenv("TERM", "dumb")
+    assert kinds()[:3] == [Cell, Silent, Silent]
+    monkeypatch.delitem(sys.modules, "IPython")
+    assert kinds()[0] is Lines
 
 
 def test_a_portion_of_a_whole() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 import torch
 
 from rcad.data.dataset import Dataset, Split
+from rcad.data.streams import Stream
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
@@ -24,14 +26,14 @@ from rcad.runs.record import RunRecord, utc_now
 from rcad.runs.store import BEFORE, LAST, Store
 from rcad.train import machine
 from rcad.train import run as engine
-from rcad.train.describe import plan_of
+from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.place import Place
-from rcad.train.run import run
-from rcad.train.scheduler import canonical_config
+from rcad.train.run import plan_of, run
+from rcad.train.step import Streamed
 from rcad.train.stop import Stop
-from rcad.train.task import FEW_IMAGES, as_built, model_of, prepare
-from tiny_runs import Watcher, essence, same_weights, weights
+from rcad.train.task import FEW_IMAGES, Reader, as_built, method_of, model_of, prepare
+from tiny_runs import CPU, Watcher, essence, same_weights, weights
 from workers import started
 
 SETTINGS = ("model.width=4", "train.batch_size=32")
@@ -41,9 +43,8 @@ def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "dig
     return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=SETTINGS)
 
 
-def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
-    store, config = Store.open(tmp_path), small()
-    record = run(config, Place(store))
+def test_a_run_leaves_a_record_a_log_and_weights(store: Store) -> None:
+    record = run(small(), Place(store))
     assert record.status == "done"
     assert record == store.get(record.id)
     assert set(record.metrics) >= {"test_accuracy", "test_nll", "test_brier", "val_accuracy", "selected_epoch"}
@@ -55,13 +56,11 @@ def test_a_run_leaves_a_record_a_log_and_weights(tmp_path: Path) -> None:
     assert weights(store, record.id)
 
 
-def test_the_last_epoch_stands_beside_the_selected_one(tmp_path: Path) -> None:
-    store, config = Store.open(tmp_path), small("erm", epochs=8)
+def test_the_last_epoch_stands_beside_the_selected_one(place: Place) -> None:
+    config = small("erm", epochs=8)
     config = replace(config, optim=replace(config.optim, lr=0.2))  # so large that the first epochs are the best
-    chosen, last = (
-        run(replace(config, train=replace(config.train, selection=selection)), Place(store))
-        for selection in ("best", "last")
-    )
+    chosen = run(config, place)
+    last = run(replace(config, train=replace(config.train, selection="last")), place)
     assert chosen.metrics["selected_epoch"] < 8
     for name in ("accuracy", "nll", "brier"):
         assert chosen.metrics[f"last_{name}"] == last.metrics[f"test_{name}"]
@@ -75,32 +74,17 @@ def table(path: Path, flip: bool) -> RunConfig:
     return configure({"name": str(path), "target": "y"}, [("erm", ())], epochs=2)
 
 
-def test_a_half_finished_run_does_not_go_on_with_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store.open(tmp_path / "runs")
-    config = table(tmp_path / "d.csv", flip=False)
-    course = Trainer.course
-    monkeypatch.setattr("rcad.train.loop.Trainer.course", lambda self, pause: pytest.fail("killed"))
-    with pytest.raises(BaseException, match="killed"):
-        run(config, Place(store))
-    monkeypatch.setattr("rcad.train.loop.Trainer.course", course)
-    assert store.status(config) == "interrupted"
-    table(tmp_path / "d.csv", flip=True)
-    with pytest.raises(InputError, match="has changed since"):
-        run(config, Place(store))
+def after(questions: int) -> Stop:
+    """Asks to stop once it was asked so often."""
+    stop, asked = Stop(), iter(range(questions))
+    stop.is_set = lambda: next(asked, None) is None  # type: ignore[method-assign]
+    return stop
 
 
 def stopped(config: RunConfig, store: Store, *, saves: int = 3) -> Path:
     """A run that was stopped after so many checkpoints; the newest of them."""
-    count = 0
-
-    class After(Stop):
-        def is_set(self) -> bool:
-            nonlocal count
-            count += 1
-            return count > 2 * saves
-
     with patch.object(engine, "SAVING_SHARE", 1e9):
-        record = run(config, Place(store, checkpoint_seconds=0.0), stop=After())
+        record = run(config, Place(store, checkpoint_seconds=0.0), stop=after(2 * saves))
     assert record.status == "interrupted"
     return store.checkpoint(record.id) / LAST
 
@@ -122,9 +106,9 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Store:
 @pytest.mark.parametrize("damage", [flip, Path.unlink])
 @pytest.mark.parametrize("both", [False, True])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    damage: Callable[[Path], None], both: bool, straight: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    damage: Callable[[Path], None], both: bool, straight: Store, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, store = small("rcad_random", epochs=2), Store.open(tmp_path / "runs")
+    config = small("rcad_random", epochs=2)
     last = stopped(config, store)
     for path in (last, last.with_name(BEFORE)) if both else (last,):
         damage(path)
@@ -142,17 +126,16 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
 
 
 def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config, store = table(tmp_path / "d.csv", flip=False), Store.open(tmp_path / "runs")
+    config = table(tmp_path / "d.csv", flip=False)
     config = replace(config, train=replace(config.train, batch_size=8))
     theirs = [stopped(replace(config, seed=1), Store.open(tmp_path / "seed"))]
     table(tmp_path / "d.csv", flip=True)
     theirs.append(stopped(config, Store.open(tmp_path / "data")))
     table(tmp_path / "d.csv", flip=False)
-    for path, says in zip(
-        theirs, (f"the checkpoint of run {theirs[0].parts[-3]}", "made from other data"), strict=True
-    ):
+    reasons = (f"the checkpoint of run {theirs[0].parts[-3]}", "made from other data")
+    for path, says in zip(theirs, reasons, strict=True):
         ours = stopped(config, store)
         path.rename(ours)
         ours.with_name(BEFORE).unlink()
@@ -201,10 +184,8 @@ def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [True, False], ids=["a torn last line", "a broken first one"])
-def test_a_damaged_log_is_made_again_from_the_checkpoint(
-    torn: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config, store = small(epochs=3), Store.open(tmp_path / "runs")
+def test_a_damaged_log_is_made_from_the_checkpoint(torn: bool, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    config = small(epochs=3)
     last = stopped(config, store, saves=14)
     path = last.parents[1] / "log.jsonl"
     assert path.read_text().count("\n") >= 2
@@ -217,19 +198,11 @@ def test_a_damaged_log_is_made_again_from_the_checkpoint(
     assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True] * (not torn)
 
 
-def test_writing_out_a_default_is_the_same_run() -> None:
-    plain = replace(small(), method=(("rcad", (("lam", 0.3),)),))  # as it was written when alpha was 0.5 by default
-    spelled = replace(plain, method=(("rcad", (("alpha", 0.5), ("lam", 0.3), ("steps", 1))),))
-    assert config_id(canonical_config(spelled)) == config_id(canonical_config(plain))
-    other = replace(plain, method=(("rcad", (("alpha", 0.6),)),))
-    assert config_id(canonical_config(other)) != config_id(plain)
-
-
-def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(tmp_path: Path) -> None:
+def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(place: Place) -> None:
     settings = ["model.name=resnet18", "model.width=4", "train.batch_size=50", "data.validation=0.15"]
     config = configure("digits[:60]", [("erm", ())], epochs=1, settings=settings)
     with pytest.raises(InputError, match=r"^expected several numbers .* but got a batch of 1 example; take another"):
-        run(config, Place(Store.open(tmp_path), device="cpu"))
+        run(config, place)
 
 
 WORKER = """
@@ -281,18 +254,18 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     assert logged == sorted(set(logged))
 
 
-def test_tiny_problems_take_one_thread_and_give_the_rest_back(tmp_path: Path) -> None:
+def test_tiny_problems_take_one_thread_and_give_the_rest_back(place: Place) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert run(small(epochs=1), Place(Store.open(tmp_path))).device == "CPU, 1 thread"
+        assert run(small(epochs=1), place).device == "CPU, 1 thread"
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 
 
-def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: Path) -> None:
-    place, watcher = Place(Store.open(tmp_path), device="cpu"), Watcher()
+def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Place) -> None:
+    watcher = Watcher()
     config = configure("digits[:60]", parse_method("rcad"), epochs=2)
     record = run(config, place, watcher)
     (line,) = [note for note in watcher.notes if "parameters" in note]
@@ -302,16 +275,10 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(tmp_path: P
     assert plan_of(config, place).startswith(f"{line}, about ")
     assert "rcad(alpha=0.5, lam=0.02)" in plan_of(small("rcad(alpha=0.5, lam=0.02)"), place)
     assert plan_of(small(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")
-
-
-@pytest.mark.parametrize(
-    ("method", "warned"), [("rcad(alpha=0.05)", True), ("rcad", False), ("rcad(alpha=0.5)", False)]
-)
-def test_an_alpha_far_too_small_is_told(method: str, warned: bool, tmp_path: Path) -> None:
-    watcher = Watcher()
-    run(small(method, epochs=1, data="digits[:60]"), Place(Store.open(tmp_path), device="cpu"), watcher)
-    warnings = [note for note in watcher.notes if "far below" in note]
-    assert [note.startswith("alpha=0.05 is far below ") for note in warnings] == [True] * warned
+    assert not [note for note in watcher.notes if "far below" in note]
+    run(small("rcad(alpha=0.05)", epochs=1, data="digits[:60]"), place, watcher)
+    (warning,) = [note for note in watcher.notes if "far below" in note]
+    assert warning.startswith("alpha=0.05 is far below ")
 
 
 @pytest.mark.parametrize(
@@ -333,3 +300,116 @@ def test_a_finished_run_keeps_the_network_it_was_made_with() -> None:
     assert as_built(replace(record, resolved={})).model.name == "auto"
     named = replace(small(), model=replace(small().model, name="mlp"))
     assert as_built(replace(record, id="", config=named)).model.name == "mlp"
+
+
+# From here on images stay on disk: the weights, records and resumes are those of runs whose images lie in memory.
+
+ON_DISK = ("model.width=4", "train.batch_size=16", "optim.lr=0.01", "model.norm=batch")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Class folders of digits, train/ and val/."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    root = tmp_path_factory.mktemp("digits")
+    for k in range(180):
+        path = root / ("val" if k % 5 == 4 else "train") / f"{digits.target[k]}"
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((digits.images[k] * 15).astype("uint8")).save(path / f"{k}.png")
+    return root
+
+
+def config_of(folder: Path, method: str = "rcad") -> RunConfig:
+    return configure(str(folder), [(method, ())], epochs=3, settings=ON_DISK)
+
+
+@pytest.fixture
+def streamed(place: Place, tmp_path: Path) -> Place:
+    """A place where images stay on disk."""
+    return replace(place, cache_dir=tmp_path / "cache", stream=True)
+
+
+@pytest.fixture
+def memory(streamed: Place) -> Place:
+    return replace(streamed, store=Store.open(streamed.store.path.with_name("memory")), stream=False)
+
+
+@pytest.mark.parametrize("method", ["rcad", "cutmix", "data_augmentation"])
+def test_the_weights_are_those_of_a_run_in_memory(folder: Path, streamed: Place, memory: Place, method: str) -> None:
+    config = config_of(folder, method)
+    first, second = run(config, streamed), run(config, memory)
+    assert first.id == second.id
+    assert first.metrics == second.metrics
+    assert first.metrics["test_top5"] >= first.metrics["test_accuracy"]
+    assert same_weights(streamed.store, memory.store, first.id)
+    assert first.data_sha256.startswith("files:")
+    # Either way finds the other's record.
+    assert run(config, replace(memory, store=streamed.store)) == first
+    assert run(config, replace(streamed, store=memory.store)) == second
+
+
+def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(
+    folder: Path, streamed: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config_of(folder), method=(("rcad", (("alpha", 1.0), ("lam", 0.1))),))
+    straight = replace(streamed, store=Store.open(streamed.store.path.with_name("straight")))
+    whole = run(config, straight)
+    monkeypatch.setattr("rcad.train.run.low_alpha", lambda *_: [])  # looks at a few images at every start
+    stops, calls = 0, []
+    for kind, name in ((Streamed, "expect"), (Streamed, "split"), (Stream, "batches")):
+        called = getattr(kind, name)
+        counted = lambda *rest, name=name, called=called: (calls.append(name), called(*rest))[1]  # noqa: E731
+        monkeypatch.setattr(kind, name, counted)
+    while (record := run(config, replace(streamed, checkpoint_seconds=0.0), stop=after(5))).status == "interrupted":
+        stops += 1
+    assert stops > 3
+    # Nothing was decoded that had not been expected, also where an epoch went on.
+    assert calls.count("batches") == calls.count("expect") + calls.count("split") > stops
+    assert record.metrics == whole.metrics
+    assert same_weights(streamed.store, straight.store, whole.id)
+
+
+def test_files_that_changed_are_other_data(folder: Path, streamed: Place, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    run(config_of(copy, "erm"), streamed)
+    next((copy / "train" / "1").glob("*.png")).unlink()
+    with pytest.raises(InputError, match=r"^expected the data that run .* was made from, but .* has changed since"):
+        run(config_of(copy, "erm"), streamed)
+
+
+def test_examples_that_were_not_expected_come_all_the_same(folder: Path, streamed: Place, memory: Place) -> None:
+    config = config_of(folder)
+    x, expected = (prepare(config, Reader(place)(config.data), CPU).train[0] for place in (streamed, memory))
+    assert isinstance(x, Streamed)
+    x.expect(torch.arange(40).split(8))
+    for index in (torch.arange(8), torch.tensor([3, 50, 3]), torch.arange(16, 24)):
+        assert torch.equal(x[index], expected[index])
+
+
+def test_what_takes_images_in_memory_is_refused(folder: Path, streamed: Place) -> None:
+    config = replace(config_of(folder), method=(("me_ada", ()),))
+    words = "leaves the training set as it is, for its images are streamed from disk, but got 'me_ada'"
+    with pytest.raises(InputError, match=words):
+        run(config, streamed)
+
+
+def test_runs_are_not_joined_and_steps_are_not_captured(folder: Path, streamed: Place) -> None:
+    config = config_of(folder)
+    problem = prepare(config, Reader(streamed)(config.data), CPU)
+    trainer = Trainer(config, problem, method_of(config, problem), model_of(config, problem), engine="graph")
+    assert trainer.stepper.name == "eager"
+    with pytest.raises(InputError, match="expected images in memory to join runs, but these are streamed from disk"):
+        JoinedUpdate([trainer.stepper.update] * 2)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder: Path, streamed: Place, memory: Place) -> None:
+    config = config_of(folder)
+    config = replace(config, train=replace(config.train, deterministic=True))
+    record = run(config, replace(streamed, device="cuda"))
+    run(config, replace(memory, device="cuda", engine="eager"))
+    assert same_weights(streamed.store, memory.store, record.id)

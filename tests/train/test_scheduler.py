@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
@@ -30,7 +29,7 @@ from rcad.train.place import Place
 from rcad.train.processes import Processes
 from rcad.train.scheduler import Work, choose_backend, one_by_one, schedule
 from rcad.train.stop import Interrupted, Stop, exit_code, stopping
-from tiny_runs import Watcher
+from tiny_runs import Watcher, arrays_in
 
 STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
 
@@ -41,11 +40,6 @@ def config(seed: int = 0, epochs: int = 2, data: str = "digits[:60]", **train: A
 
 
 CONFIGS = [config(seed) for seed in range(4)]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(Store.open(tmp_path / "runs"), device="cpu")
 
 
 def written(config: RunConfig, status: Status = "done") -> RunRecord:
@@ -213,9 +207,7 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
     assert (outcome.unfinished, outcome.exit_code) == (1, 130)
 
 
-def test_backends_suit_the_work(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_backends_suit_work(place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     many = [replace(one, data=replace(one.data, name="digits[:50000]")) for one in CONFIGS]
     monkeypatch.setattr(scheduler, "cores", lambda: 16)
     assert choose_backend(CONFIGS, place, None, None) is one_by_one
@@ -229,9 +221,8 @@ def test_backends_suit_the_work(
     assert choose_backend(many, place, None, None) is one_by_one
     assert not caplog.records
     assert choose_backend(CONFIGS, replace(place, joined=2), 2, 1) is one_by_one
-    assert caplog.messages == [
-        "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
-    ]
+    (words,) = caplog.messages
+    assert words == "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
     monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cuda"))
     gpu = replace(place, device="auto")
     assert choose_backend(CONFIGS, gpu, None, 1) == OneGPU(None)
@@ -251,8 +242,7 @@ def test_one_device_takes_those_that_cannot_share_one_by_one(place: Place) -> No
     outcome = schedule(configs, place, backend=OneGPU())
     words = [record.resolved["engine"] for record in outcome.records]
     assert words == ["eager, 2 runs at once", "eager", "eager, 2 runs at once"]
-    alone = schedule(configs, Place(Store.open(place.store.path / "alone"), device="cpu"))
-    assert [record.metrics for record in outcome.records] == [record.metrics for record in alone.records]
+    assert [record.metrics for record in outcome.records] == [metrics_of(one, place) for one in configs]
 
 
 @pytest.fixture
@@ -279,34 +269,15 @@ def deaths(folder: Path) -> int:
 
 @pytest.fixture
 def arrays(tmp_path: Path) -> str:
-    """Data that a worker process reads without importing scikit-learn."""
-    draw = np.random.default_rng(0)
-    np.savez(tmp_path / "arrays.npz", x=draw.integers(0, 255, (60, 8, 8), np.uint8), y=np.arange(60) % 3)
-    return str(tmp_path / "arrays.npz")
+    return arrays_in(tmp_path)
 
 
-def test_a_killed_worker_is_replaced_and_its_run_goes_on(
-    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(processes, "ATTEMPTS", 2)
-    killing(1)
-    configs = [config(seed, 3, arrays) for seed in range(8)]
-    before = dict(os.environ)
-    outcome = schedule(configs, replace(place, checkpoint_seconds=0.0), watcher := Watcher(), processes=2)
-    assert deaths(tmp_path) == 1
-    assert [record.status for record in outcome.records] == ["done"] * 8
-    assert dict(os.environ) == before
-    assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
-    assert any(note.startswith("going on after epoch") for note in watcher.notes)
-    alone = schedule(configs[1:2], Place(Store.open(tmp_path / "alone"), device="cpu"))
-    assert outcome.records[1].metrics == alone.records[0].metrics
-
-
-def test_a_share_whose_worker_died_goes_on_one_by_one(
+def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
     tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killing(1)
-    configs = [config(seed, 2, arrays) for seed in range(4)]
+    configs = [config(seed, 3, arrays) for seed in range(4)]
+    before, watcher = dict(os.environ), Watcher()
     taken: list[list[int]] = []
     hand_out = processes._Crew._hand_out
 
@@ -316,10 +287,14 @@ def test_a_share_whose_worker_died_goes_on_one_by_one(
 
     monkeypatch.setattr(processes._Crew, "_hand_out", seen)
     monkeypatch.setattr(Processes, "_shares", lambda self, work: [work.configs[:3], work.configs[3:]])
-    outcome = schedule(configs, replace(place, devices=("cpu",) * 2))
+    outcome = schedule(configs, replace(place, devices=("cpu",) * 2, checkpoint_seconds=0.0), watcher)
+    assert deaths(tmp_path) == 1
     assert [record.status for record in outcome.records] == ["done"] * 4
     assert [one for one in taken if one] == [[0, 1, 2], [3], [1], [2]]
-    assert deaths(tmp_path) == 1
+    assert dict(os.environ) == before
+    assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
+    assert any(note.startswith("going on after epoch") for note in watcher.notes)
+    assert outcome.records[1].metrics == metrics_of(configs[1], place)
 
 
 def test_each_gpu_takes_shares_of_the_runs() -> None:
@@ -341,9 +316,8 @@ def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
     assert place.store.status(config(0, 2, arrays)) == "done"
 
 
-def test_what_a_worker_refuses_is_one_line(
-    place: Place, arrays: str, forked: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("forked")
+def test_what_a_worker_refuses_is_one_line(place: Place, arrays: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
     busy, good, bad = config(0, 2, arrays), config(1, 2, arrays), config(2, 2, "nothing-of-this-name")
     with place.store.lock(busy), pytest.raises(InputError, match="nothing-of-this-name"):
@@ -403,9 +377,7 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth: int, tested: float, plac
     assert schedule([first], place).records[0].metrics == metrics_of(first, place)
 
 
-def test_a_signal_while_data_are_read_ends_it_at_once(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_while_data_are_read_ends_it(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     images(classes=2, each=8)
     reading = Watcher(lambda watcher: watcher.details, signal.SIGTERM)

@@ -18,9 +18,7 @@ from rcad.errors import InputError, MissingExtraError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
 from rcad.train import scheduler, trackers
 from rcad.train.place import Place
 from rcad.train.scheduler import schedule
@@ -71,8 +69,9 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Heard]:
     return Heard
 
 
-def place(tmp_path: Path, *names: str) -> Place:
-    return Place(Store.open(tmp_path / "runs"), device="cpu", track=names or ("heard",))
+@pytest.fixture
+def tracked(place: Place) -> Place:
+    return replace(place, track=("heard",))
 
 
 def stopping() -> Watcher:
@@ -84,8 +83,11 @@ def steps(calls: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]
     return [call[2] for call in calls if call[0] == "log" and run in (None, call[1])]
 
 
-def test_a_run_is_told_epoch_by_epoch_and_then_its_end(tmp_path: Path, heard: type[Heard]) -> None:
-    (record,) = schedule([config()], place(tmp_path)).records
+def test_a_run_is_told_epoch_by_epoch_while_it_goes_on_and_then_its_end(tracked: Place, heard: type[Heard]) -> None:
+    seen: list[list[int]] = []
+    (record,) = schedule([config()], tracked, Watcher(lambda watcher: seen.append(steps(heard.calls)))).records
+    assert [1] in seen
+    assert [1, 2] in seen
     first, *rows, last = heard.calls
     assert first == ("open", record.id, "erm on digits[:60], seed 0", "run")
     assert [row[3] for row in rows] == [dict(row) for row in record.epochs]
@@ -97,61 +99,42 @@ def test_a_run_is_told_epoch_by_epoch_and_then_its_end(tmp_path: Path, heard: ty
     assert last[4] == ["record.json", "config.toml"]
 
 
-def test_epochs_are_told_while_the_run_goes_on(tmp_path: Path, heard: type[Heard]) -> None:
-    seen: list[list[int]] = []
-    schedule([config()], place(tmp_path), Watcher(lambda watcher: seen.append(steps(heard.calls))))
-    assert [1] in seen
-    assert [1, 2] in seen
-
-
 def test_what_was_told_is_not_told_again_and_a_new_address_is_told_all(
-    tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
+    place: Place, tracked: Place, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schedule([config()], Place(Store.open(tmp_path / "runs"), device="cpu"))
+    schedule([config()], place)
     assert not heard.calls
-    schedule([config()], place(tmp_path))  # it had been finished before anybody asked for a tracker
+    schedule([config()], tracked)  # it had been finished before anybody asked for a tracker
     first = list(heard.calls)
     assert steps(first) == [1, 2, 3]
     assert first[-1][2] == "done"
-    schedule([config()], place(tmp_path))
+    schedule([config()], tracked)
     assert heard.calls == first
     monkeypatch.setenv("HEARD", "elsewhere")
-    schedule([config()], place(tmp_path))
+    schedule([config()], tracked)
     assert heard.calls == first * 2
-
-
-def test_a_run_that_goes_on_continues_its_tracked_run(tmp_path: Path, heard: type[Heard]) -> None:
-    stopped = schedule([config(epochs=5)], place(tmp_path), stopping())
-    assert not stopped.complete
-    before = steps(heard.calls)
-    assert heard.calls[-1][2] == "interrupted"
-    assert before in ([1, 2], [1, 2, 3])  # more than half of five
-    schedule([config(epochs=5)], place(tmp_path))
-    assert steps(heard.calls) == [1, 2, 3, 4, 5]
-    assert {one[1] for one in heard.calls} == {config_id(config(epochs=5))}
-    assert heard.calls[-1][2] == "done"
 
 
 @pytest.mark.parametrize("what", ["open", "log", "finish"])
 def test_a_tracker_that_fails_costs_one_line_and_no_run(
-    what: str, tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    what: str, tracked: Place, heard: type[Heard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(heard, "fails", what)
-    found = schedule([config(seed=seed) for seed in (0, 1)], place(tmp_path))
+    found = schedule([config(seed=seed) for seed in (0, 1)], tracked)
     assert [record.status for record in found.records] == ["done", "done"]
     assert [record.getMessage() for record in caplog.records] == [
         "heard failed and is left out (the server is away); the same command tells it again"
     ]
     monkeypatch.setattr(heard, "fails", "")
     monkeypatch.setattr(Tracked, "failed", set())
-    schedule([config(seed=seed) for seed in (0, 1)], place(tmp_path))
+    schedule([config(seed=seed) for seed in (0, 1)], tracked)
     for record in found.records:
         assert steps(heard.calls, record.id) == [1, 2, 3]
         assert [one[2] for one in heard.calls if one[:2] == ("finish", record.id)] == ["done"]
 
 
 def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
-    tmp_path: Path, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
+    tracked: Place, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_space(path: Path, text: str) -> None:
         raise InputError("expected space on the disk")
@@ -161,38 +144,31 @@ def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
 
     monkeypatch.setattr(trackers, "write_text", no_space)
     monkeypatch.setattr(trackers, "read_log", damaged)
-    assert schedule([config()], place(tmp_path)).records[0].status == "done"
+    assert schedule([config()], tracked).records[0].status == "done"
     assert steps(heard.calls) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("text", ["[]", '{"heard x": 3}', '{"heard x": {"step": "1"}}', "{"])
-def test_what_was_sent_is_sent_again_where_nobody_can_tell(text: str, tmp_path: Path, heard: type[Heard]) -> None:
-    schedule([config()], place(tmp_path))
-    (sent,) = (tmp_path / "runs").glob(f"*/{trackers.SENT}")
+def test_what_was_sent_is_sent_again_where_nobody_can_tell(text: str, tracked: Place, heard: type[Heard]) -> None:
+    schedule([config()], tracked)
+    (sent,) = tracked.store.path.glob(f"*/{trackers.SENT}")
     (name,) = json.loads(sent.read_text())
     sent.write_text(text.replace("heard x", name))
     first = list(heard.calls)
-    schedule([config()], place(tmp_path))
+    schedule([config()], tracked)
     assert heard.calls == first * 2
-
-
-def test_rows_of_a_log_without_an_epoch_are_not_sent(tmp_path: Path, heard: type[Heard]) -> None:
-    log = tmp_path / "log.jsonl"
-    log.write_text('{"loss": 1}\n{"epoch": "x"}\n{"epoch": 2, "loss": 3}\n')
-    Tracked(["heard"], Subject("a", "a", "run", {}, tmp_path)).look(log)
-    assert steps(heard.calls) == [2]
 
 
 def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: type[Heard]) -> None:
     page = tmp_path / "page.png"
     page.write_bytes(b"")
-    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None}]
-    for count in (1, 2, 2):
+    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None}, {"nll": 0.1}, {"trial": "x"}]
+    for count in (1, 2, 4):
         config = {"data": "digits"}
         track_study(("heard",), "tune", "a search", tmp_path, config, {"trials": count}, [page], rows=rows[:count])
     assert steps(heard.calls) == [1, 2]
     assert [one[3] for one in heard.calls if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
-    assert [one[3] for one in heard.calls if one[0] == "finish"] == [{"trials": 1.0}, {"trials": 2.0}]
+    assert [one[3] for one in heard.calls if one[0] == "finish"] == [{"trials": float(count)} for count in (1, 2, 4)]
     assert len({one[1] for one in heard.calls}) == 1
 
 
@@ -214,12 +190,12 @@ def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch)
 # From here on through the libraries themselves.
 
 
-def twice(tmp_path: Path, name: str) -> RunRecord:
+def twice(place: Place, name: str) -> RunRecord:
     """A run that was stopped and went on, tracked; and told once more by a third call."""
-
-    schedule([config(epochs=4)], place(tmp_path, name), stopping())
-    (record,) = schedule([config(epochs=4)], place(tmp_path, name)).records
-    schedule([config(epochs=4)], place(tmp_path, name))
+    place = replace(place, track=(name,))
+    schedule([config(epochs=4)], place, stopping())
+    (record,) = schedule([config(epochs=4)], place).records
+    schedule([config(epochs=4)], place)
     assert record.status == "done"
     return record
 
@@ -242,11 +218,11 @@ def no_failure(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_tensorboard_event_files(tmp_path: Path) -> None:
+def test_tensorboard_event_files(place: Place, tmp_path: Path) -> None:
     pytest.importorskip("torch.utils.tensorboard", reason="needs the extra tensorboard", exc_type=ImportError)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    record = twice(tmp_path, "tensorboard")
+    record = twice(place, "tensorboard")
     found = EventAccumulator(str(tmp_path / "runs" / record.id / "tensorboard")).Reload()
     points = [(one.step, one.value) for one in found.Scalars("loss")]
     assert [step for step, _ in points] == [1, 2, 3, 4]
@@ -259,10 +235,10 @@ def test_tensorboard_event_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_mlflow_file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_file_store(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow", reason="needs the extra mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
-    record = twice(tmp_path, "mlflow")
+    record = twice(place, "mlflow")
     study(tmp_path, "mlflow")
     client = mlflow.MlflowClient()
     experiment = client.get_experiment_by_name("rcad")
@@ -284,12 +260,12 @@ def test_mlflow_file_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_offline(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb", reason="needs the extra wandb")
     for key, value in (("MODE", "offline"), ("DIR", str(tmp_path)), ("CACHE_DIR", str(tmp_path / "cache"))):
         monkeypatch.setenv(f"WANDB_{key}", value)
     monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "staging"))
-    record = twice(tmp_path, "wandb")
+    record = twice(place, "wandb")
     study(tmp_path, "wandb")
     files = sorted((tmp_path / "wandb").glob(f"offline-run-*-{record.id}/*.wandb"))
     assert len(files) == 2  # one for each time it was at work, under one id

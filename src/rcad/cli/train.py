@@ -115,7 +115,7 @@ def train(
     if seed is not None or seeds is not None:
         configs = [replace(first, seed=number) for number in parse_seeds(seed, seeds, training.setting)]
     if dry_run:
-        from rcad.train.describe import plan_of
+        from rcad.train.run import plan_of
 
         place = Place.of(runs, **reading.places, device=machines.device, stream=stream)
         print_configs(configs, as_json, None if as_json else plan_of(first, place) + _shares(machines, len(configs)))

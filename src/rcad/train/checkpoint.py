@@ -34,8 +34,7 @@ from rcad.train.loop import Trainer
 from rcad.train.task import same_data
 
 VERSION = "1"
-MOST_THREADS = 4096
-"""More than any machine has: what asks for a billion threads takes the process down."""
+MOST_THREADS = 4096  # more than any machine has: what asks for a billion threads takes the process down
 _UNUSABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What torch and Python say of values that are not a trainer's."""
 
@@ -43,8 +42,7 @@ _UNUSABLE = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErr
 def save_tensors(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any], *, keep_as: str | None = None) -> None:
     """Writes the file whole or not at all, with its checksum; equal content gives equal bytes.
 
-    Args:
-        keep_as: the name that the file which was there gets; without one it goes.
+    The file that was there gets the name `keep_as`; without one it goes.
     """
     # Cloned on the CPU: safetensors refuses tensors that share memory, and views of larger ones.
     plain = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
@@ -137,11 +135,7 @@ def share_trainer(trainer: Trainer) -> None:
 
 
 def restore_trainer(trainer: Trainer, path: Path) -> None:
-    """Makes a fresh trainer of the same config go on where the saved one stood; else it stays as it is.
-
-    Raises:
-        DamagedError: the file is not whole, or is another run's.
-    """
+    """Makes a fresh trainer of the same config go on where the saved one stood; it stays as it is on a DamagedError."""
     tensors, meta = load_tensors(path)
     run = config_id(trainer.config)
     if meta.get("run", run) != run:  # those of early runs do not say
@@ -204,11 +198,8 @@ def _put(trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> 
         torch.cuda.set_rng_state(tensors["rng.cuda"], trainer.problem.device)
     trainer.epoch, trainer.step = int(meta["epoch"]), int(meta["step"])
     trainer.rows, trainer.seconds = [dict(row) for row in meta["rows"]], float(meta["seconds"])
-    trainer.best_epoch = int(meta["best_epoch"])
-    trainer.best_score = (-math.inf, -math.inf)
-    if meta["best_score"] is not None:
-        first, second = meta["best_score"]
-        trainer.best_score = (float(first), float(second))
+    first, second = (-math.inf, -math.inf) if meta["best_score"] is None else meta["best_score"]
+    trainer.best_epoch, trainer.best_score = int(meta["best_epoch"]), (float(first), float(second))
     if trainer.problem.device.type == "cpu" and "threads" in meta:
         # Sums come out otherwise on another number of threads: the run would be neither's.
         if not 1 <= (threads := int(meta["threads"])) <= MOST_THREADS:

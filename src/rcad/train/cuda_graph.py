@@ -6,6 +6,7 @@ stands, which examples come next and at which learning rate are tensors on the d
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -14,11 +15,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from rcad.kernels.bn_relu import own_kernels
 from rcad.kernels.fused_sgd import ClippedSGD, Run, suits
 from rcad.loss.fused import goes_back_twice
-from rcad.train.bf16_weights import Twin
 from rcad.train.machine import timed
 from rcad.train.step import Plan, Stepper, Update
 
@@ -28,6 +29,95 @@ WARM_UP = 2
 """Steps of each kind that run eagerly first: they choose algorithms, compile, and fill the optimizer's memory."""
 
 Kind = tuple[tuple[int, ...], tuple[bool, ...]]
+
+CAST = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)  # the layers whose parameters autocast would cast
+
+
+class Twin:
+    """The same model for passes in lower precision, and its gradients gathered in few kernels.
+
+    Autocast casts every weight in every pass, and autograd adds every parameter's gradient in a kernel of its own: for
+    a ResNet-18 and RCAD's two passes, 140 of 730 kernels, each too small to fill a GPU. Here the weights are cast
+    together once a step and the passes' gradients are added together, or kept for an optimizer that adds them as it
+    reads them. The numbers are autocast's own: products in bf16, gradients brought to fp32 before they are summed.
+    BatchNorm's count of batches, which no average here depends on, is kept up once a step instead of by a kernel per
+    layer. Everything but the cast weights is shared with the original, whose weights, in fp32, are trained; for
+    torch.float32 nothing is cast, and the twin is the model itself.
+    """
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        self.model = model if dtype == torch.float32 else copy.deepcopy(model).train()
+        leaves: dict[nn.Parameter, nn.Parameter] = {}
+        self._layers: list[_BatchNorm] = []
+        self._counts: list[Tensor] = []
+        for own, other in zip(model.modules(), self.model.modules(), strict=True):
+            for name, parameter in own._parameters.items():
+                if parameter is None:
+                    continue
+                if parameter not in leaves:
+                    narrow = isinstance(own, CAST) and dtype != torch.float32
+                    leaf = nn.Parameter(parameter.detach().to(dtype), parameter.requires_grad) if narrow else parameter
+                    leaves[parameter] = leaf
+                other._parameters[name] = leaves[parameter]
+            other._buffers.update(own._buffers)
+            if own is not other and isinstance(own, _BatchNorm) and isinstance(other, _BatchNorm):
+                count = own.num_batches_tracked
+                if own.momentum is not None and count is not None:
+                    other._buffers["num_batches_tracked"] = None  # the original keeps it
+                    self._layers.append(other)
+                    self._counts.append(count)
+        self.weights = [p for p in leaves if p.requires_grad]
+        self.leaves = [leaves[p] for p in self.weights]
+        self.passes: list[list[Tensor | None]] = []
+        self._cast = [(p, leaf) for p, leaf in leaves.items() if leaf is not p]
+        self._sums: list[Tensor | None] = []
+        self._advances = 0
+
+    @torch.no_grad()
+    def cast(self) -> None:
+        """Brings the cast weights up to date."""
+        if self._cast:
+            torch._foreach_copy_([leaf for _, leaf in self._cast], [weight for weight, _ in self._cast])
+
+    def forget(self) -> None:
+        for weight, leaf in zip(self.weights, self.leaves, strict=True):
+            weight.grad = leaf.grad = None
+        self._sums, self._advances, self.passes = [None] * len(self.leaves), 0, []
+
+    def keep(self) -> None:
+        """Takes the gradients of the pass that has just run backward, as they are, into `passes`."""
+        self._advances += bool(self._layers and self._layers[0].track_running_stats)  # off in the passes that only look
+        self.passes.append([leaf.grad for leaf in self.leaves])
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    @torch.no_grad()
+    def gather(self) -> None:
+        """Takes the gradients of the pass that has just run backward, so that the next one finds none to add to."""
+        self.keep()
+        fresh = self.passes.pop()
+        narrow = {place: grad for place, grad in enumerate(fresh) if grad is not None and grad.dtype != torch.float32}
+        if narrow:
+            wide = [torch.empty_like(grad, dtype=torch.float32) for grad in narrow.values()]
+            torch._foreach_copy_(wide, list(narrow.values()))
+            for place, grad in zip(narrow, wide, strict=True):
+                fresh[place] = grad
+        pairs = [(old, new) for old, new in zip(self._sums, fresh, strict=True) if old is not None and new is not None]
+        if pairs:
+            torch._foreach_add_([old for old, _ in pairs], [new for _, new in pairs])
+        self._sums = [new if old is None else old for old, new in zip(self._sums, fresh, strict=True)]
+
+    @torch.no_grad()
+    def deliver(self) -> None:
+        """Gives the sums to the original's `.grad`, where clipping and the optimizer look for them."""
+        for weight, total in zip(self.weights, self._sums, strict=True):
+            weight.grad = total
+
+    @torch.no_grad()
+    def count(self) -> None:
+        """Moves BatchNorm's counters on by the passes that moved its averages."""
+        if self._counts and self._advances:
+            torch._foreach_add_(self._counts, self._advances)
 
 
 class Graphs(dict[Hashable, torch.cuda.CUDAGraph]):
@@ -41,18 +131,13 @@ class Graphs(dict[Hashable, torch.cuda.CUDAGraph]):
     def capture(
         self, kind: Hashable, take: Callable[[], None], device: torch.device, generators: Sequence[torch.Generator]
     ) -> str | None:
-        """Captures what `take` does, without doing it; gives the reason where that fails.
-
-        Args:
-            generators: those that the step draws from, beside the device's default one.
-        """
+        """Captures what `take` does, drawing from these generators, without doing it; the reason where that fails."""
         graph = torch.cuda.CUDAGraph()
         for generator in generators:
             graph.register_generator_state(generator)
         current = torch.cuda.current_stream(device)
-        stream = (
-            None if current == torch.cuda.default_stream(device) else current
-        )  # the default stream cannot be captured
+        # The default stream cannot be captured.
+        stream = None if current == torch.cuda.default_stream(device) else current
         try:
             # "thread_local": other threads, such as a data reader, may go on using the device.
             with torch.cuda.graph(graph, self.pool, stream, capture_error_mode="thread_local"):
@@ -75,11 +160,8 @@ class Captured(Stepper):
     """Replays captured steps; the first ones of each kind, and all where capture fails, are taken eagerly.
 
     Steps differ in kind by the sizes of their batches (the last batch of an epoch may be smaller) and by the terms
-    that rest. Every kind has its own graph; no example is dropped or padded.
-
-    Args:
-        update: its optimizer must be made for capture: fused, with tensors for learning rates.
-        compiled: run the full-sized batches through torch.compile.
+    that rest. Every kind has its own graph; no example is dropped or padded. Full-sized batches may be compiled.
+    The optimizer must be made for capture: fused, with tensors for learning rates.
     """
 
     def __init__(self, update: Update, *, compiled: bool) -> None:
@@ -216,8 +298,7 @@ class Captured(Stepper):
 def _all_convolutions() -> Iterator[None]:
     """Where the fastest algorithms are found by trying them: tries all there are, not the ten that look best.
 
-    That takes seconds, and pays for compiled steps and for joined ones, whose grouped layers are cut up by what looks
-    best.
+    That takes seconds, and pays for compiled steps and for joined ones, whose grouped layers those would cut up.
     """
     cudnn = torch.backends.cudnn
     before: int | None = cudnn.benchmark_limit

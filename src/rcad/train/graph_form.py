@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Batch = dict[str, Any]
-"""What a step is called with, by the names of its arguments."""
+Batch = dict[str, Any]  # what a step is called with, by the names of its arguments
 FUSED = (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW)
 """Optimizers with a form that can be captured, however they were made."""
 SETTINGS = ("lr", "fused", "foreach", "capturable")
@@ -21,11 +20,7 @@ MARKS = ("_warned_capturable_if_run_uncaptured", "_step_supports_amp_scaling")
 
 
 class GraphForm:
-    """The form of an optimizer that can be captured.
-
-    Args:
-        scaled: a GradScaler may skip its steps, which only fused kernels find out by themselves.
-    """
+    """The form of an optimizer that can be captured; `scaled` where a GradScaler may skip its steps."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, *, scaled: bool) -> None:
         self.optimizer, self.scaled = optimizer, scaled
@@ -71,6 +66,7 @@ class GraphForm:
         own[MARKS[0]] = True  # warm-up steps are not captured, and nobody need be told
         for group, rate in zip(groups, self._rates, strict=True):
             group["lr"] = rate
+            # Only fused kernels find out by themselves that a scaled step is to be skipped.
             if type(self.optimizer) in FUSED and (self.scaled or not group.get("capturable")):
                 group.update({"fused": True, "foreach": False})
                 if "capturable" in group:
@@ -121,7 +117,6 @@ def leaves_of(batch: Batch) -> dict[str, Any]:
 
 
 def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    """The batch with every tensor changed."""
 
     def changed(value: Any) -> Any:
         return change(value) if isinstance(value, Tensor) else value

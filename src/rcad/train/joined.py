@@ -7,7 +7,7 @@ A run that ends leaves: its part of the network trains on unheard, and the other
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -34,9 +34,7 @@ log = logging.getLogger("rcad")
 class JoinedUpdate(Update):
     """What a step of several runs changes: each keeps its data, randomness, optimizer, averages and sums.
 
-    Args:
-        runs: of one setting; their models' weights and their sums become views of this one's. Those that cannot be
-            joined are an InputError.
+    Their models' weights and their sums become views of this one's. Runs that cannot be joined are an InputError.
     """
 
     def __init__(self, runs: Sequence[Update]) -> None:
@@ -44,7 +42,7 @@ class JoinedUpdate(Update):
         criterion = first.criterion
         if any(run.method != first.method for run in runs):
             options = criterion.asked
-            terms = joined_terms([run.method for run in runs])
+            terms = tuple(joined_terms([run.method for run in runs]))
             criterion = Criterion(options.likelihood, terms, units=options.units, checks=options.checks)
         if first.method.growth is not None:
             raise InputError("expected training sets that stay as they are to join runs, but these grow")
@@ -53,19 +51,8 @@ class JoinedUpdate(Update):
         if any(run.x.shape != first.x.shape for run in runs):
             raise InputError("expected training sets of one size to join runs, but theirs differ")
         names = [dict(run.model.named_parameters()) for run in runs]
-        super().__init__(
-            config=first.config,
-            method=first.method,
-            criterion=criterion,
-            model=Joined([run.model for run in runs]),
-            average=None,
-            optimizer=first.optimizer,
-            generator=first.generator,
-            sums=torch.stack([run.sums for run in runs]),
-            classes=first.classes,
-            x=first.x,
-            y=first.y,
-        )
+        model, sums = Joined([run.model for run in runs]), torch.stack([run.sums for run in runs])
+        super().__init__(**{**vars(first), "criterion": criterion, "model": model, "average": None, "sums": sums})
         self._runs, self._source = tuple(runs), Alternating([run.generator for run in runs])
         for run, row in zip(runs, self.sums, strict=True):
             run.sums.data = row
@@ -109,17 +96,13 @@ class JoinedUpdate(Update):
         return [tensor.as_strided(part.shape, part.stride(), begin + part.storage_offset()) for part in own]
 
 
-def joined_terms(methods: Sequence[Method]) -> tuple[Term, ...]:
+def joined_terms(methods: Sequence[Method]) -> Iterator[Term]:
     """The terms of methods that may differ in the alpha that each run measured, and in nothing else."""
     if len({_at_unit_distance(method) for method in methods}) > 1:
         raise InputError("expected runs of one method to join, but their settings differ")
-    columns = zip(*(method.terms for method in methods), strict=True)
-    return tuple(column[0] if len(set(column)) == 1 else _each_its_own(column) for column in columns)
-
-
-def _each_its_own(terms: Sequence[Term]) -> Term:
-    steps = [term.where for term in terms if isinstance(term.where, STEPS)]
-    return replace(terms[0], where=StepOfEach.of(steps))
+    for terms in zip(*(method.terms for method in methods), strict=True):
+        steps = [term.where for term in terms if isinstance(term.where, STEPS)]
+        yield terms[0] if len(set(terms)) == 1 else replace(terms[0], where=StepOfEach.of(steps))
 
 
 def _at_unit_distance(method: Method) -> Method:
@@ -135,37 +118,26 @@ class Team:
 
     Runs that go on from different steps part: those that stand at the same one are a team of their own. Where runs
     turn out not to fit each other, each is one.
-
-    Args:
-        engine: how steps are taken.
-        warnings: those given so far, shared with other teams so that none is given twice.
-
-    Attributes:
-        queue: the context to be in where its runs go on and its steps are taken.
-        runs: those that have not ended, each with its course.
-        size: how many have come.
-        epochs: how many have begun here.
     """
 
     def __init__(self, engine: Engine, device: torch.device, *, warnings: set[str] | None = None) -> None:
-        self.engine, self.device, self.queue = engine, device, side_stream(device)
-        self.runs: dict[Seat, Generator[None, None, Any]] = {}
-        self.size = self.epochs = 0
-        self._warnings = set() if warnings is None else warnings
+        self.engine, self.device = engine, device
+        self.queue = side_stream(device)  # the context to be in where its runs go on and its steps are taken
+        self.runs: dict[Seat, Generator[None, None, Any]] = {}  # those that have not ended, each with its course
+        self.size = self.epochs = 0  # how many runs have come, and how many epochs have begun here
+        self._warnings = set() if warnings is None else warnings  # shared with other teams: none is given twice
         self._stepper: Stepper | None = None
         self._orders: list[Tensor] = []
         self._answers: dict[str, bool] = {}
 
     @property
     def name(self) -> str:
-        """How steps are taken, in words."""
         if self._stepper is None:
             return self.engine if len(self.runs) == 1 else f"{self.engine}, {len(self.runs)} to be joined"
         return self._stepper.name if len(self._orders) == 1 else f"{self._stepper.name}, {len(self._orders)} joined"
 
     @property
     def settled(self) -> bool:
-        """Whether its steps have taken the memory that they need."""
         return self._stepper is not None and self._stepper.settled
 
     def enter(self, run: Any, begin: Callable[[Seat], Generator[None, None, Any]]) -> Seat:
@@ -278,22 +250,15 @@ class Team:
 
 
 class Seat(Stepper):
-    """A run's place in a team: keeps the step that its trainer asks for until the team takes it.
+    """A run's place in a team: keeps the step that its trainer asks for until the team takes it."""
 
-    Attributes:
-        update: what its steps change, once its trainer sits there.
-        run: which of the runs it is, to those who made the team.
-        place: which part of the joined network is its own.
-        plan: the step that it has asked for and that is not taken yet.
-        begun: whether it has begun an epoch, or gone on with one, since the last step.
-    """
-
-    update: Update
+    update: Update  # once its trainer sits there
 
     def __init__(self, team: Team, run: Any) -> None:
-        self.team, self.run, self.place = team, run, 0
-        self.plan: Plan | None = None
-        self.begun = False
+        self.team, self.run = team, run  # which of the runs it is, to those who made the team
+        self.place = 0  # which part of the joined network is its own
+        self.plan: Plan | None = None  # the step that it has asked for and that is not taken yet
+        self.begun = False  # whether it has begun an epoch, or gone on with one, since the last step
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Outcome = Literal["done", "interrupted", "diverged"]
 Course = Generator[None, None, Outcome]
+Pause = Callable[[], bool]
 
 
 def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
@@ -45,14 +47,9 @@ def learning_rate(optim: OptimConfig, epochs: int, progress: float) -> float:
 
 
 def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = False) -> torch.optim.Optimizer:
-    """SGD or AdamW over all parameters of the model.
-
-    Args:
-        capturable: for use inside a CUDA graph: one fused kernel, the learning rate a tensor on the device.
-    """
-    options: dict[str, Any] = {"lr": optim.lr, "weight_decay": optim.weight_decay, "fused": capturable or None}
-    if capturable:
-        options["lr"] = torch.tensor(optim.lr, device=next(model.parameters()).device)
+    """SGD or AdamW; `capturable` inside a CUDA graph: one fused kernel, the learning rate a tensor on the device."""
+    rate = torch.tensor(optim.lr, device=next(model.parameters()).device) if capturable else optim.lr
+    options: dict[str, Any] = {"lr": rate, "weight_decay": optim.weight_decay, "fused": capturable or None}
     if optim.name == "sgd":
         return torch.optim.SGD(model.parameters(), momentum=optim.momentum, nesterov=optim.nesterov, **options)
     return torch.optim.AdamW(model.parameters(), capturable=capturable, **options)
@@ -60,30 +57,18 @@ def build_optimizer(optim: OptimConfig, model: nn.Module, *, capturable: bool = 
 
 def exhaust(course: Generator[None, None, T]) -> T:
     """Takes all instalments of a course; what it returns at the end."""
-    while True:
-        try:
+    try:
+        while True:
             next(course)
-        except StopIteration as end:
-            value: T = end.value
-            return value
+    except StopIteration as end:
+        value: T = end.value
+        return value
 
 
 class Trainer:
     """A run in progress. What it will do next depends on its attributes alone, so saving them saves the run.
 
-    Args:
-        engine: how steps are taken: "eager"; on a GPU "graph" captures each kind of step in a CUDA graph, and
-            "compile" compiles the model besides.
-        seat: a place among runs that take their steps together; by default this run steps by itself.
-        ranks: the processes that make this run together.
-
-    Attributes:
-        epoch, step: finished epochs, and finished batches of the epoch under way.
-        on_epoch: takes the row of each epoch that ends.
-        sums: loss, correct predictions and examples of the epoch under way, on the device.
-        rows: the numbers of each finished epoch.
-        best_epoch, best_score, best_weights: the selected epoch (from 1) so far.
-        x, y: the training examples, including grown ones.
+    Without a seat among runs that take their steps together it steps by itself; `engine` as `Place` has it.
     """
 
     def __init__(
@@ -101,7 +86,7 @@ class Trainer:
         self.ranks = ranks
         if isinstance(problem.train[0], Streamed) or ranks.size > 1:
             engine = "eager"  # see `stepper_for`; and no graph is captured across processes
-        self.on_epoch: Callable[[Row], None] = lambda row: None
+        self.on_epoch: Callable[[Row], None] = lambda row: None  # takes the row of each epoch that ends
         memory_format = torch.channels_last if config.train.channels_last else torch.preserve_format
         self.model: nn.Module = model.to(problem.device, memory_format=memory_format)  # type: ignore[call-overload]
         self.average = None if config.train.ema is None else copy.deepcopy(self.model).requires_grad_(False)
@@ -110,11 +95,11 @@ class Trainer:
         # The readers have checked the data: reading it again at every step would only cost time.
         self.criterion = Criterion(likelihood, method.terms, units="input", checks="first")
         self.generator = torch.Generator(problem.device)
-        self.x, self.y = problem.train
-        self.epoch = self.step = 0
-        self.sums = torch.zeros(3, device=problem.device, dtype=torch.float64)
-        self.rows: list[dict[str, float]] = []
-        self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)
+        self.x, self.y = problem.train  # and what the set has grown by
+        self.epoch = self.step = 0  # finished epochs, and finished batches of the epoch under way
+        self.sums = torch.zeros(3, device=problem.device, dtype=torch.float64)  # see `Update`
+        self.rows: list[dict[str, float]] = []  # the numbers of each finished epoch
+        self.best_epoch, self.best_score = 0, (-math.inf, -math.inf)  # the selected epoch (from 1) so far
         self.best_weights: dict[str, Tensor] = {}
         self.seconds = 0.0
         self._words = -1, ""
@@ -146,22 +131,20 @@ class Trainer:
 
     @property
     def begun(self) -> bool:
-        """Whether a step has been taken."""
         return bool(self.epoch or self.step)
 
     def report(self) -> None:
-        """Shows how far the run is."""
         epochs = self.config.train.epochs
         if self._words[0] != len(self.rows):
             row = self.rows[-1] if self.rows else {"epoch": 1.0}
             self._words = len(self.rows), epoch_words(row, epochs)
         self.progress.overall(self.epoch + self.step / self._batches(), epochs, self._words[1])
 
-    def fit(self, pause: Callable[[], bool] = lambda: False) -> Outcome:
+    def fit(self, pause: Pause = lambda: False) -> Outcome:
         """Trains to the end, until `pause()` says so after a step, or until the loss is no longer finite."""
         return exhaust(self.course(pause))
 
-    def course(self, pause: Callable[[], bool] = lambda: False) -> Course:
+    def course(self, pause: Pause = lambda: False) -> Course:
         """`fit` in instalments: yields whenever work was launched, so that others may launch theirs beside it."""
         while self.epoch < self.config.train.epochs and not self._out_of_patience():
             start = time.perf_counter()
@@ -184,7 +167,6 @@ class Trainer:
         return "done"
 
     def enlarge(self, x: Tensor, y: Tensor) -> None:
-        """Adds training examples."""
         self.x, self.y = torch.cat([self.x, x]), torch.cat([self.y, y])
         self.stepper.update.x, self.stepper.update.y = self.x, self.y
 
@@ -207,11 +189,6 @@ class Trainer:
             while not event.query():  # type: ignore[no-untyped-call]
                 yield
 
-    def _order(self) -> Tensor:
-        """The order in which this epoch takes the examples, on the CPU."""
-        generator = torch.Generator().manual_seed(derived(self.config.seed, "batches", self.epoch))
-        return torch.randperm(len(self.y), generator=generator)
-
     def _batches(self) -> int:
         return math.ceil(len(self.y) / self.config.train.batch_size)
 
@@ -225,23 +202,24 @@ class Trainer:
             plans.append(Plan(turn, first * size, sizes, self.epoch * total + first))
         return plans
 
-    def _run_steps(self, pause: Callable[[], bool]) -> Generator[None, None, bool]:
+    def _run_steps(self, pause: Pause) -> Generator[None, None, bool]:
         """The steps that are left of this epoch; False if paused before the end."""
         plans, total = self._plans(), self._batches()
         group, epochs = self.config.train.accumulate, self.config.train.epochs
         rates = [learning_rate(self.config.optim, epochs, self.epoch + p.turn * group / total) for p in plans]
         left = plans[self.step // group :]
+        generator = torch.Generator().manual_seed(derived(self.config.seed, "batches", self.epoch))
         self.model.train()
-        self.stepper.begin(self._order(), rates, left[0])
+        self.stepper.begin(torch.randperm(len(self.y), generator=generator), rates, left[0])
         for plan in left:
             self.stepper.step(plan)
             yield
             self.step += len(plan.sizes)
             if plan is not plans[-1]:  # the last one is reported with its epoch
                 self.report()
-            # After a step, so that every call makes some progress.
-            if plan is not plans[-1] and self.stepper.agreed(pause()):
-                return False
+                # After a step, so that every call makes some progress.
+                if self.stepper.agreed(pause()):
+                    return False
         return True
 
     def _end_epoch(self, start: float, scores: dict[str, Tensor]) -> bool:
@@ -281,12 +259,6 @@ class Trainer:
         if growth is None or not growth.due(self.epoch) or self.epoch == self.config.train.epochs:
             return
         generator = torch.Generator(self.x.device).manual_seed(derived(self.config.seed, "growth", self.epoch))
-        x, y = growth.grow(
-            self.model,
-            self.x,
-            self.y,
-            self.criterion.loss.likelihood,
-            generator=generator,
-            progress=lambda done, total: self.progress.detail("growing the training set", done, total),
-        )
-        self.enlarge(x, y)
+        progress = partial(self.progress.detail, "growing the training set")
+        likelihood = self.criterion.loss.likelihood
+        self.enlarge(*growth.grow(self.model, self.x, self.y, likelihood, generator=generator, progress=progress))

@@ -124,8 +124,7 @@ def _new_turns() -> None:
     _turns = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_turns)
+os.register_at_fork(after_in_child=_new_turns)
 
 
 @contextmanager

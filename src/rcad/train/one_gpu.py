@@ -31,8 +31,7 @@ from rcad.train.task import Reader
 
 log = logging.getLogger("rcad")
 
-AT_ONCE, TEAMS = 10, 4
-"""Runs, or teams of joined runs, at once where the user does not say: whichever is more runs."""
+AT_ONCE, TEAMS = 10, 4  # runs, or teams of joined runs, at once where the user does not say: whichever is more runs
 SPARE, UNSEEN = 1.2, 2.0
 """A run is started where this many times what one takes is free; the second while none has been evaluated yet."""
 
@@ -45,10 +44,7 @@ def can_share(config: RunConfig) -> bool:
 
 
 def can_join(config: RunConfig) -> bool:
-    """Whether seeds of this run may be one network: not where the training set grows.
-
-    Nor where a user's measure would see the examples of several at once.
-    """
+    """Whether its seeds may be one network: no set that grows, no user's measure, which would see several runs'."""
     return not has_own(config.method) and Method.from_dict({"methods": rows_to_plain(config.method)}).growth is None
 
 
@@ -84,19 +80,14 @@ def in_shares(configs: Sequence[RunConfig], at_once: int | None, joined: int, de
 
 
 def most_at_once(joined: int) -> int:
-    """How many runs share a GPU where the user does not say."""
     return max(AT_ONCE, TEAMS * joined)
 
 
 @dataclass(frozen=True)
 class OneGPU:
-    """The backend of one GPU with many runs at once; those that cannot share it follow one by one.
+    """The backend of one GPU with many runs at once; those that cannot share it follow one by one."""
 
-    Args:
-        at_once: how many runs share the device; fewer where its memory does not hold so many. None for what pays.
-    """
-
-    at_once: int | None = None
+    at_once: int | None = None  # at most; None for what pays
 
     def __call__(self, work: Work) -> None:
         sharing = [config for config in work.configs if can_share(config)]
@@ -148,15 +139,8 @@ class _Teams:
             self.teams.append(team)
 
     def _begun(self, seat: Seat) -> Generator[None, None, RunRecord]:
-        return begin(
-            seat.run,
-            self.work.place,
-            self.listener.progress(seat.run),
-            stop=self.stop,
-            reader=self.reader,
-            at_once=self.limit,
-            seat=seat,
-        )
+        run, place, progress = seat.run, self.work.place, self.listener.progress(seat.run)
+        return begin(run, place, progress, stop=self.stop, reader=self.reader, at_once=self.limit, seat=seat)
 
     def _room(self, count: int) -> bool:
         """Whether so many more may come. The first go alone until their step has all it needs, and tell what it is."""

@@ -24,17 +24,14 @@ from rcad.loss.criterion import Criterion
 from rcad.loss.fused import goes_back_twice
 from rcad.loss.model_calls import Inputs
 from rcad.loss.terms import Losses
-from rcad.train.bf16_weights import Twin
-from rcad.train.cuda_graph import WARM_UP, Graphs
+from rcad.train.cuda_graph import WARM_UP, Graphs, Twin
 from rcad.train.graph_form import Batch, GraphForm, address, channels_last, facts, leaves_of, mapped, room_for
 from rcad.train.step import update_average
 
 log = logging.getLogger("rcad")
 
-DEVICES = ("cuda",)
-"""Where steps can be captured."""
-MOST = 16
-"""Kinds of steps that are worth a graph; after as many changes of memory in a row none is tried any more."""
+DEVICES = ("cuda",)  # where steps can be captured
+MOST = 16  # kinds of steps that are worth a graph; after as many changes of memory in a row none is tried any more
 
 
 def capture(
@@ -177,7 +174,7 @@ class CapturedStep:
         self.captured, self.reason = False, None
         if device.type not in DEVICES or not torch.is_grad_enabled():
             return self._take(mapped(batch, lambda t: t.to(device, non_blocking=True)), number, device, self.model)
-        with _at(device):
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             return self._step(batch, number, device)
 
     def _step(self, batch: Batch, number: int, device: torch.device) -> Losses:
@@ -190,7 +187,9 @@ class CapturedStep:
         elif self.reason is None and not self.criterion.settled:
             self.reason = "alpha is being measured on the first batches"
         elif self.reason is None and kind not in self._held and len(self._held) >= MOST:
-            self.reason = f"there are more than {MOST} kinds of steps; {self._differing(kind)} changed again"
+            last = next(reversed(self._held))
+            names = [name for name in Kind._fields if getattr(kind, name) != getattr(last, name)]
+            self.reason = f"there are more than {MOST} kinds of steps; {', '.join(names)} changed again"
         if self.reason is not None:
             self._warn(self.reason)
             moved = mapped(batch, lambda t: t.to(device, non_blocking=True))
@@ -226,7 +225,6 @@ class CapturedStep:
     def _take(
         self, batch: Batch, number: int, device: torch.device, net: nn.Module, fast: _Fast | None = None
     ) -> Losses:
-        """The step itself, eager or under capture."""
         self._drop_gradients()
         after_pass = None
         if fast is not None:
@@ -342,23 +340,16 @@ class CapturedStep:
 
     def _kind(self, leaves: Mapping[str, Any], number: int, device: torch.device) -> Kind:
         loss, scaler = self.criterion.loss, self.scaler
+        settings: list[Any] = [torch.is_autocast_enabled(device.type), torch.get_autocast_dtype(device.type)]
+        settings += [torch.are_deterministic_algorithms_enabled(), self.clip, self.decay, self.autocast]
+        if scaler is not None:
+            settings += [scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()]
         return Kind(
             tuple((name, *facts(leaf)) for name, leaf in leaves.items()),
             tuple(module.training for module in self.model.modules()),
             (id(loss), *(number % period == 0 for period in loss.periods)),
-            (
-                (torch.is_autocast_enabled(device.type), torch.get_autocast_dtype(device.type)),
-                (torch.are_deterministic_algorithms_enabled(), self.clip, self.decay, self.autocast),
-                self._form.fixed(),
-                ()
-                if scaler is None
-                else (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()),
-            ),
+            (*settings, self._form.fixed()),
         )
-
-    def _differing(self, kind: Kind) -> str:
-        last = next(reversed(self._held))
-        return ", ".join(name for name in Kind._fields if getattr(kind, name) != getattr(last, name))
 
     def _hold(self, kind: Kind, batch: Batch, device: torch.device) -> _Held:
         fast = self._means_of_the_engine(device)
@@ -425,7 +416,3 @@ def _plain(model: nn.Module) -> bool:
         if any(isinstance(item, Tensor) for value in lists for item in value):
             return False
     return True
-
-
-def _at(device: torch.device) -> AbstractContextManager[object]:
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()

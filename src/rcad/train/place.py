@@ -23,19 +23,12 @@ StoreMode = Literal["shared", "return"]
 
 @dataclass(frozen=True)
 class Executor:
-    """A Ray cluster that makes the runs of a grid.
+    """A Ray cluster that makes the runs of a grid."""
 
-    Args:
-        address: HOST:PORT of its head; None for the one in RAY_ADDRESS, else one of this machine alone.
-        gpus_per_run: the part of a GPU that a run is given; None gives a GPU to as many as share one, 0 none.
-        cpus_per_run: cores of a task.
-        store_mode: "shared" where all nodes see the folder of runs; "return" where files come back with the task.
-    """
-
-    address: str | None = None
-    gpus_per_run: float | None = None
-    cpus_per_run: float = 1.0
-    store_mode: StoreMode = "shared"
+    address: str | None = None  # HOST:PORT of its head; None for RAY_ADDRESS, else for one of this machine alone
+    gpus_per_run: float | None = None  # the part of a GPU; None gives a GPU to as many as share one, 0 none
+    cpus_per_run: float = 1.0  # cores of a task
+    store_mode: StoreMode = "shared"  # all nodes see the folder of runs; "return": files come back with the task
 
     def __post_init__(self) -> None:
         one_of("store_mode", self.store_mode, get_args(StoreMode))
@@ -56,35 +49,23 @@ class Executor:
 class Place:
     """Where and how runs are made.
 
-    Args:
-        store: the folder of runs.
-        data_dir, cache_dir: where data are found, and kept once decoded; None for the usual places.
-        device: "auto" takes a GPU where there is one; "cuda:1" the second one.
-        devices: several, of which each takes runs of its own, e.g. ("cuda:0", "cuda:1"); empty for `device` alone.
-        engine: "eager"; on a GPU "graph" (each step one CUDA graph, which "auto" takes there) and "compile" (the
-            model compiled besides: half a minute at first, then faster). Results differ by rounding alone.
-        checkpoint_seconds: time between checkpoints, more where saving is slow.
-        joined: how many runs that differ in their seed alone are trained as one network, where they share a GPU.
-            Results differ by rounding alone.
-        track: experiment trackers that are told of the runs, see `rcad.train.trackers`.
-        sync_batch_norm: where several processes make one run, BatchNorm takes the statistics of whole batches.
-        executor: the cluster that makes the runs of a grid; None for this machine.
-        stream: leave images on disk and decode them as they are needed, as is done by itself where they would not fit
-            into memory. Results are the same.
+    Of the engines, "eager" is for every device, "graph" makes each step one CUDA graph, as "auto" does on a GPU, and
+    "compile" compiles the model besides: half a minute at first, then faster. Results of engines, and of runs that are
+    joined, differ in rounding alone; those of images that are streamed are the same.
     """
 
     store: Store
-    data_dir: Path | None = None
-    cache_dir: Path | None = None
-    device: str = "auto"
+    data_dir: Path | None = None  # where data are found; None for the usual place
+    cache_dir: Path | None = None  # where they are kept once decoded
+    device: str = "auto"  # a GPU where there is one; "cuda:1" the second
     engine: EngineName = "auto"
-    checkpoint_seconds: float = 15.0
-    joined: int = 1
-    stream: bool = False
-    devices: tuple[str, ...] = ()
-    track: tuple[str, ...] = ()
-    sync_batch_norm: bool = True
-    executor: Executor | None = None
+    checkpoint_seconds: float = 15.0  # between two of them, more where saving is slow
+    joined: int = 1  # how many runs that differ in their seed alone are trained as one network, where they share a GPU
+    stream: bool = False  # decode images as they are needed, as is done by itself where they would not fit into memory
+    devices: tuple[str, ...] = ()  # several, of which each takes runs of its own, e.g. ("cuda:0", "cuda:1")
+    track: tuple[str, ...] = ()  # see `rcad.train.trackers`
+    sync_batch_norm: bool = True  # where several processes make one run, by the statistics of whole batches
+    executor: Executor | None = None  # the cluster that makes the runs of a grid; None for this machine
 
     @staticmethod
     def of(runs: Path, **options: object) -> Place:

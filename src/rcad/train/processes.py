@@ -13,8 +13,9 @@ import threading
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -27,31 +28,23 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.words import title
 from rcad.train.place import Place
-from rcad.train.progress import Progress
+from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.scheduler import Work, choose_backend
 from rcad.train.stop import stopping
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-START = "spawn"
-"""How processes begin: afresh, since torch's threads do not survive a fork."""
-ATTEMPTS = 3
-"""A run during which so many workers died is at fault itself."""
-PATIENCE_S = 60.0
-"""How long a worker may take to save its run."""
+START = "spawn"  # how processes begin: afresh, since torch's threads do not survive a fork
+ATTEMPTS = 3  # a run during which so many workers died is at fault itself
+PATIENCE_S = 60.0  # how long a worker may take to save its run
 _POLL_S, _SEND_S = 0.2, 0.5
 
 
 @dataclass(frozen=True)
 class Processes:
-    """So many worker processes with one thread each.
-
-    Args:
-        devices: one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own.
-        at_once: how many runs share a GPU; None chooses by the size of the work.
-    """
+    """So many worker processes with one thread each; `at_once` as in `schedule`."""
 
     count: int
-    devices: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()  # one for each, e.g. ("cuda:0", "cuda:2"); empty for the place's own
     at_once: int | None = None
 
     def __post_init__(self) -> None:
@@ -65,7 +58,6 @@ class Processes:
             crew.end()
 
     def _shares(self, work: Work) -> Sequence[Sequence[RunConfig]]:
-        """What a worker takes at a time."""
         if not any(device.startswith("cuda") for device in self.devices):
             return [[config] for config in work.configs]
         from rcad.train.one_gpu import in_shares
@@ -176,25 +168,16 @@ class _Crew:
         ours, theirs = context.Pipe()
         place = replace(self._work.place, device=device, devices=())
         process = context.Process(target=work_for, args=(theirs, place, self._at_once), daemon=True)
-        with _one_thread():
+        before = {name: os.environ[name] for name in ONE_THREAD if name in os.environ}
+        os.environ.update(ONE_THREAD)  # a process reads them only when it starts
+        try:
             process.start()
+        finally:
+            for name in ONE_THREAD:
+                del os.environ[name]
+            os.environ.update(before)
         theirs.close()
         return _Worker(process, ours, device, {})
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """Inside, processes start with one thread each: they read these variables only then."""
-    before = {name: os.environ.get(name) for name in ONE_THREAD}
-    os.environ.update(ONE_THREAD)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def work_for(pipe: Connection, place: Place, at_once: int | None) -> None:
@@ -246,31 +229,22 @@ class Sender:
         self._send = send
 
     def progress(self, config: RunConfig) -> Progress:
-        return _SentProgress(self._send, config_id(config))
+        run, last = config_id(config), float("-inf")
+
+        def overall(*words: Any) -> None:
+            nonlocal last
+            if time.monotonic() - last >= _SEND_S:
+                last = time.monotonic()
+                self._send("overall", run, *words)
+
+        # Details of several at once would take each other's place on the screen.
+        return Calls(overall, SILENT.detail, partial(self._send, "note", run))
 
     def ended(self, record: RunRecord) -> None:
         self._send("ended", record.id)
 
     def busy(self, config: RunConfig, error: BusyError) -> None:
         self._send("busy", config_id(config), error.owner)
-
-
-class _SentProgress:
-    """A run's Progress that is sent on, now and then."""
-
-    def __init__(self, send: Callable[..., None], run: str) -> None:
-        self._send, self._run, self._last = send, run, float("-inf")
-
-    def overall(self, *words: Any) -> None:
-        if time.monotonic() - self._last >= _SEND_S:
-            self._last = time.monotonic()
-            self._send("overall", self._run, *words)
-
-    def detail(self, *words: Any) -> None:
-        """Several at once would take each other's place on the screen."""
-
-    def note(self, text: str) -> None:
-        self._send("note", self._run, text)
 
 
 def _end_with_parent() -> None:

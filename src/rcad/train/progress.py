@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -28,9 +29,7 @@ class Progress(Protocol):
     def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
         """A piece of work inside it, e.g. ("decoding images", 300, 60000); a new one takes the last one's place.
 
-        Args:
-            total: 0 where nobody knows. The piece is over when all of it is done.
-            unit: "B" for bytes.
+        It is over when all of it is done; its total is 0 where nobody knows. The unit "B" is for bytes.
         """
 
     def note(self, text: str) -> None:
@@ -40,27 +39,28 @@ class Progress(Protocol):
 class Silent:
     """A Progress that says nothing."""
 
-    def overall(self, done: float, total: float, text: str) -> None:
+    def note(self, *words: object, **options: object) -> None:
         pass
 
-    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
+    overall = detail = note
 
 
 SILENT = Silent()
 
 
-class Portion:
-    """The Progress of one part of a larger whole, e.g. of one method in a comparison.
+@dataclass(frozen=True)
+class Calls:
+    """A Progress of three functions."""
 
-    Args:
-        before: what is behind when this part begins, in any unit.
-        size: of this part, in the same unit.
-        total: of all parts.
-        name: said before each text.
+    overall: Callable[[float, float, str], None]
+    detail: Callable[..., None]
+    note: Callable[[str], None]
+
+
+class Portion:
+    """The Progress of one part of a larger whole, e.g. of one method in a comparison, whose name is said first.
+
+    What is behind when this part begins, its own size and that of all parts are in any one unit.
     """
 
     def __init__(self, progress: Progress, before: float, size: float, total: float, name: str = "") -> None:
@@ -135,8 +135,7 @@ def _counted(done: float, total: float, unit: str) -> str:
 class Lines:
     """Plain lines, few enough that a log of 200 short epochs stays readable.
 
-    Args:
-        answer_first: they go to stderr, so that stdout begins with the answer; else they are the log, on stdout.
+    They are the log, on stdout; with `answer_first` they go to stderr, so that stdout begins with the answer.
     """
 
     seconds = LINE_S
@@ -172,7 +171,6 @@ class Lines:
         return due
 
     def _say(self, text: str) -> None:
-        """A line that says how far the work is."""
         self.note(text)
 
 

@@ -35,73 +35,60 @@ CURES: dict[Cure, str] = {
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that is not what was written, or is not there.
+    """A file that is not what was written, or is not there."""
 
-    Args:
-        run: whose it is; empty for a pack.
-        words: what is wrong, in a sentence that names the file.
-        cure: what a repair does about it; "restore" is the user's to do.
-        missing: whether it is not there at all.
-    """
-
-    run: str
+    run: str  # whose it is; empty for a pack
     path: Path
-    words: str
-    cure: Cure
-    missing: bool = False
+    words: str  # what is wrong, in a sentence that names the file
+    cure: Cure  # what a repair does about it; "restore" is the user's to do
+    missing: bool = False  # whether it is not there at all
 
 
 def verify(store: Store, runs: Iterable[str] | None = None) -> Iterator[tuple[Path, list[Damage]]]:
-    """Each run's folder, and each pack beside them, with what is wrong there.
-
-    Args:
-        runs: only these, whole ids; None for all, and the packs.
-    """
+    """Each run's folder with what is wrong there: of these whole ids, or of all and of the packs beside them."""
     for run in store.ids() if runs is None else runs:
         if store.folder(run).is_dir():
-            yield store.folder(run), check_run(store, run)
+            yield store.folder(run), list(check_run(store, run))
     for pack in packs_in(store.path) if runs is None else ():
-        yield pack, _refused("", pack, "restore", read_pack, pack)
+        yield pack, list(_refused("", pack, "restore", read_pack, pack))
 
 
-def check_run(store: Store, run: str) -> list[Damage]:
+def check_run(store: Store, run: str) -> Iterator[Damage]:
     """What is wrong with the files of a run."""
-    folder, exists = store.folder(run), os.path.lexists
-    record, damages = None, list[Damage]()
+    folder, exists, record = store.folder(run), os.path.lexists, None
     if exists(folder / RECORD):
         try:
             record = store.get(run)
         except InputError as error:
-            damages.append(Damage(run, folder / RECORD, _words(error), "train"))
+            yield Damage(run, folder / RECORD, _words(error), "train")
     elif exists(folder / LOG) or exists(folder / WEIGHTS):
-        damages.append(_missing(run, folder / RECORD, "record", "train"))
-    damages += _refused(run, folder / CONFIG, "write", store.config, run)
+        yield _missing(run, folder / RECORD, "record", "train")
+    yield from _refused(run, folder / CONFIG, "write", store.config, run)
     if record is not None and record.is_final:
-        damages += _final_files(store, record)
+        yield from _final_files(store, record)
     else:
         checkpoints = (store.checkpoint(run) / LAST, store.checkpoint(run) / BEFORE)
         for path in filter(exists, (folder / LOG, *checkpoints)):
-            damages += _refused(run, path, "aside", check_tensors if path in checkpoints else read_log, path)
+            yield from _refused(run, path, "aside", check_tensors if path in checkpoints else read_log, path)
     for path in sorted((folder / EVALUATION).glob("*.json")):
-        damages += _refused(run, path, "aside", store.evaluation, run, path)
-    return damages
+        yield from _refused(run, path, "aside", store.evaluation, run, path)
 
 
-def _final_files(store: Store, record: RunRecord) -> list[Damage]:
+def _final_files(store: Store, record: RunRecord) -> Iterator[Damage]:
     """A finished run's log holds the epochs of its record, and its weights are whole.
 
     A run out of a pack has neither, nor has one that diverged before logs were kept: its record is all there is.
     """
     run, log, weights = record.id, store.log(record.id), store.folder(record.id) / WEIGHTS
     has_log, has_weights = os.path.lexists(log), os.path.lexists(weights)
-    damages = _refused(run, log, "write", _compare_epochs, store, record) if has_log else []
-    if has_weights and not has_log:
-        damages.append(_missing(run, log, "log", "write"))
-    if record.status == "done":
-        damages += _refused(run, weights, "train", check_tensors, weights) if has_weights else []
-        if has_log and not has_weights:
-            damages.append(_missing(run, weights, "weights", "train"))
-    return damages
+    if has_log:
+        yield from _refused(run, log, "write", _compare_epochs, store, record)
+    elif has_weights:
+        yield _missing(run, log, "log", "write")
+    if record.status == "done" and has_weights:
+        yield from _refused(run, weights, "train", check_tensors, weights)
+    elif record.status == "done" and has_log:
+        yield _missing(run, weights, "weights", "train")
 
 
 def _compare_epochs(store: Store, record: RunRecord) -> None:
@@ -121,15 +108,14 @@ def _missing(run: str, path: Path, noun: str, cure: Cure) -> Damage:
     return Damage(run, path, f"expected the {noun} of run {run} in {path}, but {verb} missing", cure, missing=True)
 
 
-def _refused(run: str, path: Path, cure: Cure, read: Callable[..., object], *arguments: object) -> list[Damage]:
+def _refused(run: str, path: Path, cure: Cure, read: Callable[..., object], *arguments: object) -> Iterator[Damage]:
     """The damage of a file that its reader refuses; none where it takes it."""
     try:
         read(*arguments)
     except (OSError, ValueError) as error:  # an InputError is one; the others are those of `check_tensors`
         whole = f"expected {path} to be whole, but got: {getattr(error, 'strerror', None) or error}"
         words = _words(error) if isinstance(error, InputError) else whole
-        return [Damage(run, path, words, cure, missing=not os.path.lexists(path))]
-    return []
+        yield Damage(run, path, words, cure, missing=not os.path.lexists(path))
 
 
 def _words(error: InputError) -> str:
@@ -142,25 +128,16 @@ there, and a repair that was interrupted goes on."""
 
 
 def repair(
-    place: Place,
-    runs: Sequence[str],
-    progress: Progress = SILENT,
-    *,
-    configs: Mapping[str, RunConfig] | None = None,
+    place: Place, runs: Sequence[str], progress: Progress = SILENT, *, configs: Mapping[str, RunConfig] | None = None
 ) -> Outcome | None:
-    """Mends these runs.
+    """Mends these runs, by their whole ids; what became of those that had to be trained again, if there were any.
 
     Args:
-        runs: whole ids.
         configs: by id, where they are known from elsewhere; else they come from the run's own files.
-
-    Returns:
-        What became of the runs that had to be trained again; None where there was none.
     """
     store, again = place.store, dict[str, RunConfig]()
     for run in runs:
-        damages = check_run(store, run)
-        if not damages:
+        if not (damages := list(check_run(store, run))):
             continue
         config = (configs or {}).get(run) or _config(store, run)
         with store.lock(config):  # which writes the config, where that is damaged
@@ -210,10 +187,10 @@ def _trained(configs: Mapping[str, RunConfig], place: Place, progress: Progress)
             if record.is_final:
                 _take_over(store, second, record)
                 progress.note(f"{store.folder(record.id)}: trained again; what was there is kept as *.aside")
+        return outcome
     finally:
         with suppress(OSError):  # it holds what goes on next time
             second.path.rmdir()
-    return outcome
 
 
 def _take_over(store: Store, second: Store, record: RunRecord) -> None:

@@ -1,4 +1,4 @@
-"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice."""
+"""run(config) -> record: the whole of a run, resumed where it stopped, never done twice; and a run in words."""
 
 from __future__ import annotations
 
@@ -9,30 +9,28 @@ from collections.abc import Generator
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import nn
 
-from rcad.errors import InputError, one_line
+from rcad.data.dataset import Dataset
+from rcad.errors import InputError, MissingExtraError, one_line
+from rcad.loss.growth import as_unit_float
+from rcad.loss.method_rows import label, method_rows, without_defaults
+from rcad.loss.methods import Method, method_defaults
+from rcad.loss.suggest_alpha import FAR_BELOW, STEPS, measured
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
+from rcad.runs.words import duration, plural
+from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
-from rcad.train.describe import data_words, low_alpha, network_words, run_words
 from rcad.train.loop import Course, Trainer, exhaust
-from rcad.train.machine import (
-    deterministic,
-    device_words,
-    own_randomness,
-    peak_memory,
-    side_stream,
-    suitable_threads,
-    timed,
-)
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress
+from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.scheduler import canonical_config
 from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
@@ -43,8 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rcad")
 
-SAVING_SHARE = 0.02
-"""Checkpoints take at most about this share of the time, however slow the disk is."""
+SAVING_SHARE = 0.02  # checkpoints take at most about this share of the time, however slow the disk is
 
 
 class Stopped(Exception):
@@ -52,12 +49,7 @@ class Stopped(Exception):
 
 
 class Execution:
-    """A run whose lock is held. Of several processes that make it, the first alone reads and writes.
-
-    Args:
-        trainer: fresh; `course` restores it from a checkpoint where there is one.
-        at_once: how many runs share the device, for the record.
-    """
+    """A run whose lock is held. Of several processes that make it, the first alone reads and writes."""
 
     def __init__(self, place: Place, trainer: Trainer, at_once: int) -> None:
         self.place, self.trainer, self.at_once = place, trainer, at_once
@@ -74,27 +66,21 @@ class Execution:
         self._write("running")
         self.trainer.report()
         try:
-            return (yield from self._made(stop))
+            outcome = yield from self._fit(stop)
+            if self.ranks.leads:
+                write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
+            if outcome == "diverged":
+                message = f"the training loss was no longer finite in epoch {self.trainer.epoch}"
+                return self._write("diverged", message=message)
+            if outcome == "done" and not self.ranks.any(stop.is_set()):
+                with suppress(Stopped):
+                    return self._finish(stop)
+            save_trainer(self.trainer, self.checkpoint)
+            return self._write("interrupted", message="stopped between two steps; run the same command to continue")
         except Exception as error:
             with suppress(Exception):  # a full disk, a broken device: that one error is enough
                 self._write("interrupted", message=one_line(f"{FAILED}{type(error).__name__}: {error}"))
             raise
-
-    def _made(self, stop: Stop) -> Generator[None, None, RunRecord]:
-        """The record of the run, trained from where it stands."""
-        outcome = yield from self._fit(stop)
-        if self.ranks.leads:
-            write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
-        if outcome == "done" and not self.ranks.any(stop.is_set()):
-            try:
-                return self._finish(stop)
-            except Stopped:
-                outcome = "interrupted"
-        if outcome != "diverged":
-            save_trainer(self.trainer, self.checkpoint)
-            return self._write("interrupted", message="stopped between two steps; run the same command to continue")
-        epoch = self.trainer.epoch
-        return self._write("diverged", message=f"the training loss was no longer finite in epoch {epoch}")
 
     def _resume(self) -> None:
         if (record := self.store.record(self.config)) is not None:
@@ -159,16 +145,15 @@ class Execution:
             if weights:
                 trainer.selected.load_state_dict(weights)
             raise
-        metrics["epochs"] = float(trainer.epoch)
         chosen = trainer.best_epoch if self.config.train.selection == "best" else trainer.epoch
-        metrics["selected_epoch"] = float(chosen)
-        whose = {"run": config_id(self.config), "data": problem.fingerprint}
+        metrics |= {"epochs": float(trainer.epoch), "selected_epoch": float(chosen)}
         if self.ranks.leads:
+            whose = {"run": config_id(self.config), "data": problem.fingerprint}
             save_tensors(self.folder / WEIGHTS, trainer.selected.state_dict(), {**problem.preprocessing, **whose})
-        message = "" if tests else NO_TEST
-        record = self._write("done", message=message, metrics=metrics, test_seconds=seconds)
-        for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)) if self.ranks.leads else ():
-            path.unlink(missing_ok=True)
+        record = self._write("done", message="" if tests else NO_TEST, metrics=metrics, test_seconds=seconds)
+        if self.ranks.leads:
+            for path in (self.checkpoint, self.checkpoint.with_name(BEFORE)):
+                path.unlink(missing_ok=True)
         return record
 
     def _metrics(self, prefix: Literal["last", "test", "val"], stop: Stop) -> dict[str, float]:
@@ -211,8 +196,8 @@ class Execution:
             epochs=tuple(self.trainer.rows),
             metrics=metrics or {},
             timings={"train_seconds": self.trainer.seconds, "test_seconds": test_seconds},
-            peak_memory_bytes=peak_memory(problem.device),
-            device=device_words(problem.device),
+            peak_memory_bytes=machine.peak_memory(problem.device),
+            device=machine.device_words(problem.device),
             versions=versions(),
             commit=commit(),
             data_sha256=problem.fingerprint,
@@ -245,14 +230,13 @@ def run(
     """
     where, _ = place.resolve()
     with (
-        own_randomness(where, progress),
-        deterministic(config.train.deterministic, where),
-        side_stream(where),
+        machine.own_randomness(where, progress),
+        machine.deterministic(config.train.deterministic, where),
+        machine.side_stream(where),
         stopping() if stop is None else nullcontext(stop) as stop,
     ):
         try:
-            reader = reader or Reader(place)
-            return exhaust(begin(config, place, progress, stop=stop, reader=reader, ranks=ranks))
+            return exhaust(begin(config, place, progress, stop=stop, reader=reader or Reader(place), ranks=ranks))
         except torch.OutOfMemoryError:
             raise InputError(TOO_LARGE) from None
 
@@ -270,20 +254,20 @@ def begin(
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
-    Args:
-        stop: asks the run to stop.
-        reader: of data, which runs of one grid share.
-        at_once: how many runs share the device.
-        seat: its place among runs that take their steps together.
-        ranks: the processes that make it together; all of them call this.
+    It may have a seat among runs that take their steps together. Of several processes that make it, all call this.
     """
+
+    def detail(*words: Any) -> None:
+        stop.before_work()  # a signal ends the reading at once
+        progress.detail(*words)
+
     config, store = canonical_config(config), place.store
     device, engine = place.resolve()
     if config.train.precision == "bf16" and device.type == "cpu":
         raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
     whose = f"run {config_id(config)}"
-    with timed("data", whose, device):
-        while_reading = _Interruptible(progress, stop) if ranks.size == 1 else progress
+    with machine.timed("data", whose, device):
+        while_reading = Calls(progress.overall, detail, progress.note) if ranks.size == 1 else progress
         dataset = ranks.together(lambda: reader(config.data, while_reading))
     problem = ranks.together(lambda: prepare(config, dataset, device))
     ranks.together(lambda: check_same_data(store, config, problem) if ranks.leads else None)
@@ -292,7 +276,7 @@ def begin(
     if ranks.size == 1:
         stop.before_work()
     stop.at_once = False
-    with timed("model", whose, device):
+    with machine.timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
         trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, seat, ranks)
     progress.note(data_words(dataset, problem))
@@ -300,22 +284,10 @@ def begin(
     for warning in low_alpha(method, problem):
         progress.note(warning)
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
-    with claim, suitable_threads(problem.train[0]):
+    with claim, machine.suitable_threads(problem.train[0]):
         if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
             return record
         return (yield from Execution(place, trainer, at_once).course(stop))
-
-
-class _Interruptible:
-    """A Progress of work that a signal ends at once."""
-
-    def __init__(self, progress: Progress, stop: Stop) -> None:
-        self._progress, self._stop = progress, stop
-        self.overall, self.note = progress.overall, progress.note
-
-    def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
-        self._stop.before_work()
-        self._progress.detail(activity, done, total, unit)
 
 
 def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
@@ -331,3 +303,71 @@ def changed_data(config: RunConfig, how: str) -> InputError:
         f"expected the data that run {config_id(config)} was made from, but {config.data.name} {how}; "
         f"remove that run (rcad runs prune) or use another folder of runs"
     )
+
+
+EXAMPLES = 256  # examples that say whether alpha is far too small
+TRIED = 2  # steps that are taken to see how long one takes; the first is not counted
+
+
+def data_words(dataset: Dataset, problem: Problem) -> str:
+    kind = f"{len(dataset.classes)} classes" if problem.classes else "a regression target"
+    sizes = ", ".join(
+        f"{len(part[1]):,} {name}"
+        for name, part in (("training", problem.train), ("validation", problem.val), ("test", problem.test))
+        if len(part[1])
+    )
+    shape, columns = tuple(problem.train[0].shape[1:]), len(dataset.columns)
+    inputs = "x".join(map(str, shape)) + (" images" if dataset.is_image else " inputs")
+    if 0 < columns < shape[0] and not dataset.is_image:
+        inputs += f" ({columns} features, {shape[0] - columns} for missing values)"
+    untested = "" if len(problem.test[1]) else f", {NO_TEST}"
+    return f"{dataset.name}: {inputs}, {kind}; {sizes} examples{untested}"
+
+
+def network_words(model: nn.Module) -> str:
+    return f"{getattr(model, 'title', type(model).__name__)}, {sum(p.numel() for p in model.parameters()):,} parameters"
+
+
+def run_words(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
+    """A run in one line, with the numbers that "auto" stands for."""
+    rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
+    steps = math.ceil(examples / config.train.batch_size)
+    words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
+    start = f", weights: {config.model.weights}" if config.model.weights else ""
+    return f"{network_words(model)}{start}; {rows}; {machine.device_words(device)}; {words}"
+
+
+def low_alpha(method: Method, problem: Problem) -> list[str]:
+    """A sentence where alpha is far below the distance between classes, as a criterion warns in a loop."""
+    x, y = problem.train
+    moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
+    if not problem.classes or not any(move.distance for move in moves):
+        return []
+    rows = torch.arange(min(EXAMPLES, len(y)))  # images that stay on disk are asked for by number
+    half = measured(as_unit_float(x[rows]), y[rows], problem.likelihood)
+    low = [move.distance for move in moves if half is not None and 0 < move.distance < FAR_BELOW * half]
+    return [
+        f"alpha={alpha:g} is far below {half:.3g}, half the median distance between classes; so short a step tends to "
+        "make models worse. alpha=auto takes the measured one"
+        for alpha in low
+    ]
+
+
+def plan_of(config: RunConfig, place: Place) -> str:
+    """`run_words` before anything is trained, with an estimate of the time; or why the run cannot begin."""
+    device, _ = place.resolve()
+    try:
+        problem = prepare(config, Reader(place)(config.data), device)
+        method, model = method_of(config, problem), model_of(config, problem).to(device)
+    except (InputError, MissingExtraError) as error:
+        return f"this run cannot begin here: {error}"
+    (x, y), size = problem.train, config.train.batch_size
+    criterion, took = method.criterion(), 0.0
+    with torch.random.fork_rng(), machine.suitable_threads(x):
+        for _ in range(TRIED):
+            start = time.perf_counter()
+            rows = torch.arange(min(size, len(y)))
+            criterion.backward(model, as_unit_float(x[rows]), y[rows])
+            took = time.perf_counter() - start
+    total = took * math.ceil(len(y) / size) * config.train.epochs
+    return f"{run_words(model, method, device, config, len(y))}, about {duration(total)} without evaluation"

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, cores, without_advice
@@ -23,40 +23,19 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Progress
+from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
-
-if TYPE_CHECKING:
-    from rcad.train.trackers import Observer
+from rcad.train.trackers import Observer
 
 log = logging.getLogger("rcad")
 
-LEFT = 2
-"""The exit code where runs are left: to other processes, or for want of time."""
-SHOW_S = 0.05
-"""Seconds between two changes of what is shown."""
-
-
-class Backend(Protocol):
-    """Makes runs: in this process, in others, on a GPU, on a cluster."""
-
-    def __call__(self, work: Work) -> None:
-        """Make `work.configs` until all are over or `work.stop` is set, and then save those that are under way.
-
-        Of each run that was taken up, the listener is told by `ended` its record, final or saved, or by `busy` that
-        another process works on it. What is wrong with the input is raised, with the other runs saved.
-        """
+LEFT = 2  # the exit code where runs are left: to other processes, or for want of time
+SHOW_S = 0.05  # seconds between two changes of what is shown
 
 
 @dataclass(frozen=True)
 class Work:
-    """Runs to be made: all that a backend is given.
-
-    Args:
-        configs: without a final record, each once.
-        stop: asks to end between two steps.
-        listener: is told how far runs are, how they ended, and which are busy.
-    """
+    """Runs to be made, none of which has a final record: all that a backend is given."""
 
     configs: Sequence[RunConfig]
     place: Place
@@ -68,14 +47,16 @@ class Work:
         return self.stop.lets_begin(self.listener.pace * cost(config))
 
 
+Backend = Callable[[Work], None]
+"""Makes runs until all are over or `work.stop` is set, and then saves those that are under way. Of each run that was
+taken up, the listener is told by `ended` its record, final or saved, or by `busy` that another process works on it.
+What is wrong with the input is raised, with the other runs saved."""
+
+
 class Listener(Protocol):
-    """Is told of runs by the backend that makes them.
+    """Is told of runs by the backend that makes them."""
 
-    Attributes:
-        pace: seconds for a unit of `cost`, of the last run that ended; 0.0 before one has.
-    """
-
-    pace: float
+    pace: float  # seconds for a unit of `cost`, of the last run that ended; 0.0 before one has
 
     def progress(self, config: RunConfig) -> Progress:
         """Where a run says how far it is."""
@@ -89,23 +70,14 @@ class Listener(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the runs that were asked for.
+    """What became of the runs that were asked for."""
 
-    Attributes:
-        records: of those that were begun, now or earlier, in order.
-        already: the ids of those that had been finished before.
-        left: runs that other processes were working on, and who.
-        unfinished: how many have no final record.
-        signal: the number of the signal that stopped the work, if one did.
-        out_of_time: whether the time limit stopped it.
-    """
-
-    records: tuple[RunRecord, ...]
-    already: frozenset[str]
-    left: tuple[tuple[RunConfig, str], ...] = ()
-    unfinished: int = 0
-    signal: int | None = None
-    out_of_time: bool = False
+    records: tuple[RunRecord, ...]  # of those that were begun, now or earlier, in order
+    already: frozenset[str]  # the ids of those that had been finished before
+    left: tuple[tuple[RunConfig, str], ...] = ()  # those that other processes were working on, and who
+    unfinished: int = 0  # how many have no final record
+    signal: int | None = None  # the number of the signal that stopped the work, if one did
+    out_of_time: bool = False  # whether the time limit stopped it
 
     @property
     def complete(self) -> bool:
@@ -128,9 +100,13 @@ class Outcome:
             if not self.unfinished:
                 return f"{reason}: every run is done"
             return f"{reason}: {plural(self.unfinished, 'run')} left; run the same command to continue"
-        if self.left:
-            return f"left {_owners(self.left)}; the same command shows them when they are done"
-        return ""
+        if not self.left:
+            return ""
+        seeds: dict[str, list[str]] = {}
+        for config, owner in self.left:
+            seeds.setdefault(owner, []).append(str(config.seed))
+        taken = [f"{'seed' if len(own) == 1 else 'seeds'} {', '.join(own)} to {owner}" for owner, own in seeds.items()]
+        return f"left {'; '.join(taken)}; the same command shows them when they are done"
 
 
 def schedule(
@@ -215,12 +191,7 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
 
 
 class _Bookkeeper:
-    """What has become of the runs so far; shows all of them as one Progress.
-
-    Attributes:
-        already: the ids of those that had been finished before.
-        records, left: by id, of those that were begun, and of those that another process works on.
-    """
+    """What has become of the runs so far, by their ids; shows all of them as one Progress."""
 
     def __init__(
         self, configs: Mapping[str, RunConfig], place: Place, progress: Progress, *, held_out: bool, notes: bool
@@ -231,11 +202,7 @@ class _Bookkeeper:
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
         self._noted: set[str] = set()
-        self._observer: Observer | None = None
-        if place.track:
-            from rcad.train.trackers import Observer
-
-            self._observer = Observer(place.track, place.store, held_out=held_out)
+        self._observer = Observer(place.track, place.store, held_out=held_out) if place.track else None
         self._costs = {run: cost(config) for run, config in configs.items()}
         self._shares: dict[str, float] = {}
         self._done, self._total = 0.0, sum(self._costs.values())
@@ -261,7 +228,12 @@ class _Bookkeeper:
                 self.ended(record)
 
     def progress(self, config: RunConfig) -> Progress:
-        return _RunProgress(self, config_id(config))
+        run = config_id(config)
+
+        def overall(done: float, total: float, text: str) -> None:
+            self.moved(run, done / total if total else 0.0, text)
+
+        return Calls(overall, self.whole.detail, self.note)
 
     def moved(self, run: str, share: float, text: str) -> None:
         """So much of a run is done. Called at every step."""
@@ -340,27 +312,6 @@ class _Bookkeeper:
             self._observer.ended(record)
 
 
-class _RunProgress:
-    """The Progress of one run among several."""
-
-    def __init__(self, books: _Bookkeeper, run: str) -> None:
-        self._books, self._run = books, run
-        self.detail, self.note = books.whole.detail, books.note
-
-    def overall(self, done: float, total: float, text: str) -> None:
-        self._books.moved(self._run, done / total if total else 0.0, text)
-
-
-def _owners(left: Sequence[tuple[RunConfig, str]]) -> str:
-    """Which seeds each process has: "seeds 0, 2 to process 12 on host"."""
-    by_owner: dict[str, list[str]] = {}
-    for config, owner in left:
-        by_owner.setdefault(owner, []).append(str(config.seed))
-    return "; ".join(
-        f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)} to {owner}" for owner, seeds in by_owner.items()
-    )
-
-
 def one_by_one(work: Work) -> None:
     """The backend of this process: one run after the other."""
     from rcad.train import run as engine
@@ -372,9 +323,8 @@ def one_by_one(work: Work) -> None:
             return
         if not work.in_time(config):
             continue
-        progress = work.listener.progress(config)
         try:
-            record = engine.run(config, work.place, progress, stop=work.stop, reader=reader)
+            record = engine.run(config, work.place, work.listener.progress(config), stop=work.stop, reader=reader)
         except BusyError as error:
             work.listener.busy(config, error)
         except NotBegun:
@@ -385,18 +335,13 @@ def one_by_one(work: Work) -> None:
                 return
 
 
-MOST_PROCESSES = 2
-"""Where the user does not say: a laptop must stay usable."""
+MOST_PROCESSES = 2  # where the user does not say: a laptop must stay usable
 LEAST_WORK = 50_000
 """Starting processes takes seconds; for less work (see `cost`), half a minute of tiny runs, it does not pay."""
 
 
 def choose_backend(configs: Sequence[RunConfig], place: Place, at_once: int | None, processes: int | None) -> Backend:
-    """The backend that suits these runs and the device.
-
-    Args:
-        at_once, processes: as in `schedule`.
-    """
+    """The backend that suits these runs and the device; `at_once` and `processes` as in `schedule`."""
     sharing = [name for name, value in (("--at-once", at_once), ("--join", place.joined)) if value not in (None, 1)]
     if place.executor is not None:
         from rcad.train.cluster.on_ray import OnRay
@@ -441,8 +386,7 @@ COST: Mapping[str, float] = {
     "two_views": 2.0,
 }
 """Time of a run relative to ERM's, roughly."""
-WHOLE_SET = 50_000
-"""Images of a whole set, where a config does not name a number."""
+WHOLE_SET = 50_000  # images of a whole set, where a config does not name a number
 
 
 def cost(config: RunConfig) -> float:

@@ -32,17 +32,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ranks:
-    """The processes that make a run together, and which of them this is.
-
-    Args:
-        rank: its number; the first, 0, keeps the record.
-        size: how many there are.
-        sync_batch_norm: whether BatchNorm's statistics are those of whole batches, or of each process's part.
-    """
+    """The processes that make a run together, and which of them this is; the first, 0, keeps the record."""
 
     rank: int = 0
     size: int = 1
-    sync_batch_norm: bool = True
+    sync_batch_norm: bool = True  # its statistics are those of whole batches, not of each process's part
 
     @property
     def leads(self) -> bool:
@@ -103,8 +97,7 @@ class Ranks:
 
     def rows(self, count: int, batch: int) -> slice:
         """Which examples this one evaluates: whole batches; all of them where there are fewer than processes."""
-        batches = -(-count // batch)
-        part = self.part(batches)
+        part = self.part(-(-count // batch))
         return slice(part.start * batch, min(part.stop * batch, count))
 
     def gather(self, output: Tensor, count: int, batch: int) -> Tensor:
@@ -163,13 +156,9 @@ class Streamed:
             return next(self._sent([rows]))
         return next(self._coming)
 
-    def part(self, rows: slice) -> Streamed:
-        """The images of these rows."""
-        return Streamed(self.stream[rows], self.device)
-
-    def split(self, size: int) -> Iterator[Tensor]:
-        """All of them in order, in parts."""
-        return self._sent(part.numpy() for part in torch.split(torch.arange(len(self)), size))
+    def split(self, size: int, rows: slice) -> Iterator[Tensor]:
+        """These of them in order, in parts."""
+        return self._sent(part.numpy() for part in torch.split(torch.arange(len(self))[rows], size))
 
     def _sent(self, indices: Iterable[Index]) -> Iterator[Tensor]:
         """Batches on the device: a GPU takes them from where they were decoded, without a copy and without waiting."""
@@ -192,67 +181,43 @@ class Streamed:
 
 def in_parts(x: Tensor | Streamed, size: int, rows: slice = slice(None)) -> Iterable[Tensor]:
     """These of the examples in order, so many at a time."""
-    return x.part(rows).split(size) if isinstance(x, Streamed) else torch.split(x[rows], size)
+    return x.split(size, rows) if isinstance(x, Streamed) else torch.split(x[rows], size)
 
 
 class Batch(NamedTuple):
-    """Examples as the loss takes them.
-
-    Attributes:
-        x, target: augmented.
-        raw, y: the same examples as they are stored, pixels in [0, 1].
-        source: where random numbers for them come from.
-        share: what they count, where a batch is taken in parts.
-    """
+    """Examples as the loss takes them: augmented, and as they are stored, pixels in [0, 1]."""
 
     x: Tensor
     target: Tensor
     raw: Tensor
     y: Tensor
-    source: Source
-    share: float = 1.0
-
-
-AfterPass = Callable[[], None]
+    source: Source  # where random numbers for them come from
+    share: float = 1.0  # what they count, where a batch is taken in parts
 
 
 class Plan(NamedTuple):
-    """The batches that one optimizer step takes.
+    """The batches that one optimizer step takes."""
 
-    Attributes:
-        turn: which optimizer step of the epoch this is.
-        start: where its first example stands in the epoch's order.
-        sizes: examples in each of its batches; more than one where gradients are accumulated.
-        number: how many batches the run has seen before, for terms that rest at some.
-    """
-
-    turn: int
-    start: int
-    sizes: tuple[int, ...]
-    number: int
+    turn: int  # which optimizer step of the epoch this is
+    start: int  # where its first example stands in the epoch's order
+    sizes: tuple[int, ...]  # examples in each of its batches; several where gradients are accumulated
+    number: int  # how many batches the run has seen before, for terms that rest at some
 
 
 @dataclass(eq=False)
 class Update:
-    """What a step changes, and how.
-
-    Attributes:
-        average: the moving average of the weights, if one is kept.
-        generator: the source of augmentations and random directions.
-        sums: loss, correct predictions and examples of the epoch under way.
-        x, y: the training examples; x is a `Streamed` where images stay on disk.
-    """
+    """What a step changes, and how."""
 
     config: RunConfig
     method: Method
     criterion: Criterion
     model: nn.Module
-    average: nn.Module | None
+    average: nn.Module | None  # of the weights, moving
     optimizer: torch.optim.Optimizer
-    generator: torch.Generator
-    sums: Tensor
+    generator: torch.Generator  # the source of augmentations and random directions
+    sums: Tensor  # loss, correct predictions and examples of the epoch under way
     classes: int
-    x: Tensor | Streamed
+    x: Tensor | Streamed  # the training examples
     y: Tensor
 
     @property
@@ -265,21 +230,15 @@ class Update:
         """Where the members' random numbers come from."""
         return self.generator
 
-    @property
-    def network(self) -> nn.Module:
-        """What the batches go through: the model, or what exchanges its gradients."""
-        return self.model
-
-    def exchange(self, *, last: bool) -> AbstractContextManager[object]:
-        """Inside, a batch of a step is taken; gradients need be exchanged in the last one only."""
-        return nullcontext()
+    def network(self, *, last: bool) -> AbstractContextManager[nn.Module]:
+        """What a batch of a step goes through; gradients need be exchanged in the last one only."""
+        return nullcontext(self.model)
 
     def __call__(self, group: Sequence[Tensor], number: int) -> None:
-        """The step over these batches of indices."""
         self.forget()
         for offset, index in enumerate(group, 1):
-            with self.exchange(last=offset == len(group)):
-                self.batch(self.network, index, len(group), number + offset - 1)
+            with self.network(last=offset == len(group)) as network:
+                self.batch(network, index, len(group), number + offset - 1)
         self.hand_out()
         for member in self.members:
             if self.config.optim.clip is not None:
@@ -304,20 +263,15 @@ class Update:
         """Gives the members their gradients; a run by itself has them."""
 
     def follow(self) -> None:
-        """The moving averages take up the new weights."""
         for member in self.members:
             if member.average is not None:
                 update_average(member.average, member.model, member.config.train.ema or 0.0)
 
-    def arrange(self, order: Tensor, first: Plan) -> Tensor:
-        """The epoch's order where `examples` needs it; images on disk are read ahead from the next step on."""
-        if isinstance(self.x, Streamed):
-            self.x.expect(torch.split(order[first.start :], self.config.train.batch_size))
-            return order
-        return order.to(self.x.device)
+    def expected(self, index: Tensor) -> Tensor:
+        """Those of a batch's examples that `examples` will be asked for."""
+        return index
 
     def examples(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """The training examples with these indices."""
         return self.x[index], self.y[index]
 
     def load_batch(self, index: Tensor) -> Batch:
@@ -329,11 +283,17 @@ class Update:
         return Batch(self._ordered(x), target, raw, y, self.source)
 
     def batch(
-        self, model: nn.Module, index: Tensor, accumulate: int, number: int, after_pass: AfterPass | None = None
+        self,
+        model: nn.Module,
+        index: Tensor,
+        accumulate: int,
+        number: int,
+        after_pass: Callable[[], None] | None = None,
     ) -> None:
         """One batch forward and backward, through the model or a twin of it."""
         x, target, raw, y, source, share = self.load_batch(index)
-        with self._precision(), _several_numbers(len(y)):
+        half, device = self.config.train.precision != "fp32", self.x.device.type
+        with torch.autocast(device, dtype=torch.bfloat16) if half else nullcontext(), _several_numbers(len(y)):
             losses = self.criterion.backward(
                 model,
                 x,
@@ -357,11 +317,6 @@ class Update:
         """Images in the memory format that was asked for; a table has but one."""
         channels_last = self.config.train.channels_last and x.ndim == 4
         return x.contiguous(memory_format=torch.channels_last) if channels_last else x
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.config.train.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.x.device.type, dtype=torch.bfloat16)
 
 
 @contextmanager
@@ -390,7 +345,13 @@ class Stepper:
 
     def begin(self, order: Tensor, rates: Sequence[float], first: Plan) -> None:
         """The epoch's order of examples and the learning rate of each optimizer step; `first` is the next one."""
-        self.order, self.rates = self.update.arrange(order, first), rates
+        x = self.update.x
+        if isinstance(x, Streamed):  # images on disk are read ahead from the next step on
+            batches = torch.split(order[first.start :], self.update.config.train.batch_size)
+            x.expect(map(self.update.expected, batches))
+        else:
+            order = order.to(x.device)
+        self.order, self.rates = order, rates
 
     @property
     def settled(self) -> bool:
@@ -411,7 +372,6 @@ class Stepper:
 
 
 def stepper_for(update: Update, engine: Engine) -> Stepper:
-    """What takes this update's steps."""
     if engine == "eager" or isinstance(update.x, Streamed):  # a captured step gathers its examples itself
         return Stepper(update)
     from rcad.train.cuda_graph import Captured

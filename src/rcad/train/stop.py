@@ -12,11 +12,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal that came where nothing waits for one.
-
-    Args:
-        number: of the signal.
-    """
+    """A signal that came where nothing waits for one."""
 
     def __init__(self, number: int, text: str = "interrupted") -> None:
         super().__init__(text)
@@ -28,21 +24,12 @@ class NotBegun(Interrupted):
 
 
 class Stop:
-    """Whether work should end at the next good moment.
-
-    Args:
-        minutes: after which the time is up; None for never.
-
-    Attributes:
-        signal: the number of the signal that asked, if one did.
-        at_once: whether a signal raises `NotBegun`: while nothing is under way that should be saved.
-        short: whether something was not begun because it could not have ended in time.
-    """
+    """Whether work should end at the next good moment: a signal came, or so many minutes are over."""
 
     def __init__(self, minutes: float | None = None) -> None:
-        self.signal: int | None = None
-        self.at_once = False
-        self.short = False
+        self.signal: int | None = None  # the number of the one that asked
+        self.at_once = False  # whether a signal raises `NotBegun`: while nothing is under way that should be saved
+        self.short = False  # whether something was not begun because it could not have ended in time
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._asked = False
 
@@ -66,7 +53,6 @@ class Stop:
             raise NotBegun(self.signal)
 
     def is_set(self) -> bool:
-        """Whether anybody has asked."""
         return self._asked or self.signal is not None or self.out_of_time
 
 

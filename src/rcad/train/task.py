@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,14 +22,10 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO as AUTO
 from rcad.loss.method_rows import rows_to_plain
-from rcad.loss.methods import (
-    Method,
-    compose,
-    gaussian,  # also fills METHODS
-)
+from rcad.loss.methods import Method, compose, gaussian
 from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
-from rcad.loss.suggest_alpha import REAL_STEP, among_reals
+from rcad.loss.suggest_alpha import REAL_STEP, SAMPLE, among_reals, suggest_alpha
 from rcad.loss.terms import weight_for
 from rcad.models import build
 from rcad.runs.config import DataConfig, RunConfig
@@ -48,44 +45,34 @@ def derived(seed: int, *purpose: str | int) -> int:
 
 
 MEASURABLE = ("rcad", "rcad_random", "rcad_released")
-SMALL_IMAGE = 16
-"""Up to this many pixels a side, model "auto" is the small CNN."""
+SMALL_IMAGE = 16  # up to this many pixels a side, model "auto" is the small CNN
 FEW_IMAGES, FEW_SIDE = 5_000, 32
 """It is too for so few training images of this size; for more and larger ones it is ResNet-18."""
 BUILT = {"SmallCNN": "small_cnn", "MLP": "mlp", "ResNet": "resnet18"}
 """What a record says of the networks that "auto" chooses among."""
-LARGEST_UNCAPPED = 0.9
-"""From this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it."""
+LARGEST_UNCAPPED = 0.9  # from this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Everything the loop needs to know about the data.
 
-    Args:
-        train, val, test: (x, y) on the device; x is uint8 pixels or float features, y labels or scaled targets. Images
-            that stay on disk are a `Streamed`, which has what of a tensor training and evaluation use.
-        splits: which examples they are, with hashes.
-        classes: number of classes; 0 for regression.
-        target_scale: the deviation by which regression targets were divided; None for classification.
-        preprocessing: what must be done to new data before the model sees it, as plain JSON.
-        fingerprint: sha256 of the examples and targets of all three splits, as they were read; of images that stay on
-            disk, that of their files.
-        source: which edition of the data it is, where somebody else keeps them.
+    Examples are (x, y) on the device; x is uint8 pixels or float features, y labels or scaled targets. Images that
+    stay on disk are a `Streamed`, which has what of a tensor training and evaluation use.
     """
 
     train: tuple[Tensor, Tensor]
     val: tuple[Tensor, Tensor]
     test: tuple[Tensor, Tensor]
-    splits: Splits
-    classes: int
-    target_scale: float | None
+    splits: Splits  # which examples they are, with hashes
+    classes: int  # 0 for regression
+    target_scale: float | None  # the deviation by which regression targets were divided; None for classification
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
-    preprocessing: Mapping[str, Any]
-    fingerprint: str
+    preprocessing: Mapping[str, Any]  # what must be done to new data before the model sees it, as plain JSON
+    fingerprint: str  # see `content_hash`
     device: torch.device
-    source: str = ""
+    source: str = ""  # which edition of the data it is, where somebody else keeps them
 
     @property
     def likelihood(self) -> Likelihood:
@@ -107,10 +94,7 @@ def read(
     options = {name: value for name in own if (value := getattr(config, name))}
     if config.task != AUTO:
         options["task"] = config.task
-
-    def on_progress(done: int, total: int) -> None:
-        progress.detail("reading the data", done, total)
-
+    on_progress = partial(progress.detail, "reading the data")
     dataset = load(name, data_dir=data_dir, cache_dir=cache_dir, progress=on_progress, stream=stream, **options)
     for sentence in dataset.omissions:
         progress.note(sentence)
@@ -128,8 +112,7 @@ class Reader:
         # Which of the examples are taken is decided later.
         key = replace(config, name=parse_spec(config.name)[0], seed=None, split=None)
         if self._last is None or self._last[0] != key:
-            self._last = None
-            place = self._place
+            self._last, place = None, self._place  # two sets need not fit into memory
             self._last = key, read(config, place.data_dir, place.cache_dir, progress, stream=place.stream or None)
         return self._last[1]
 
@@ -174,8 +157,7 @@ def prepare(config: RunConfig, dataset: Dataset, device: torch.device) -> Proble
     )
 
 
-FILES = "files:"
-"""Begins a fingerprint that was computed from the files: of images that stay on disk."""
+FILES = "files:"  # begins a fingerprint that was computed from the files: of images that stay on disk
 
 
 def same_data(before: str, now: str) -> bool:
@@ -184,7 +166,7 @@ def same_data(before: str, now: str) -> bool:
 
 
 def content_hash(parts: tuple[Split, ...]) -> str:
-    """A sha256 of the examples themselves; of images that stay on disk, of their files."""
+    """A sha256 of the examples and targets as they were read; of images that stay on disk, of their files."""
     digest = hashlib.sha256()
     if not isinstance(parts[0].x, np.ndarray):
         for part in parts:
@@ -216,8 +198,6 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
 
     def measure() -> float:
-        from rcad.loss.suggest_alpha import SAMPLE, suggest_alpha
-
         x, y = problem.train
         if isinstance(x, Streamed):
             sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
@@ -243,12 +223,7 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
 
 
 def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:
-    """A method's row with numbers for alpha="auto" and lam="auto".
-
-    Args:
-        labels: class labels; else regression targets.
-        measure: gives alpha, a distance; called only where it is needed.
-    """
+    """A method's row with numbers for "auto": `measure` gives alpha, lam depends on whether targets are labels."""
     row = dict(row)
     if row.get("lam") == AUTO:
         row["lam"] = weight_for(AUTO, real=not labels)
@@ -260,11 +235,7 @@ def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]
 
 
 def match_targets(method: Method, classes: int) -> Method:
-    """The method for so many classes; for 0, regression, with a Gaussian where it has no likelihood of its own.
-
-    Raises:
-        InputError: its likelihood is for other targets.
-    """
+    """The method for so many classes; for 0, regression, with a Gaussian where it has no likelihood of its own."""
     if not classes and method.likelihood is None:
         return compose(gaussian(), method)
     check_cap(method)
@@ -329,20 +300,10 @@ def model_for(
     name = config.model.name
     if name == AUTO:
         name = "mlp" if len(shape) == 1 else "small_cnn" if max(shape[1:]) <= SMALL_IMAGE else "resnet18"
+    options = {**vars(config.model), "name": name, "mean": mean, "std": std}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived(config.seed, "weights"))
-        return build(
-            name,
-            num_outputs=classes or 2,
-            in_shape=shape,
-            norm=config.model.norm,
-            mean=mean,
-            std=std,
-            dropout=config.model.dropout,
-            width=config.model.width,
-            hidden=config.model.hidden,
-            weights=config.model.weights,
-        )
+        return build(num_outputs=classes or 2, in_shape=shape, **options)
 
 
 def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -353,8 +314,7 @@ def _tensors(part: Split, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 TOP = 5
-AT_ONCE = 1024
-"""Examples of a batch in an evaluation."""
+AT_ONCE = 1024  # examples of a batch in an evaluation
 
 
 def measure(model: nn.Module, problem: Problem, x: Tensor, y: Tensor, **options: Any) -> dict[str, float]:
@@ -378,8 +338,7 @@ def launch_metrics(
     Classification: accuracy (percent), nll, brier. Regression, in the target's own unit: nll, rmse.
 
     Args:
-        calibration: adds a classifier's ece, the expected calibration error as a fraction, and among more than five
-            classes top5, how often the right one is among the five most probable, in percent.
+        calibration: adds a classifier's ece, as a fraction, and among more than five classes top5, in percent.
         on_batch: takes after each batch how many examples of how many are done.
         ranks: the processes that share the examples; each has the numbers of all of them.
     """

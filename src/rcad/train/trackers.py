@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rcad.errors import InputError, MissingExtraError, need, one_of, shaped
 from rcad.runs.config import RunConfig
@@ -28,11 +28,9 @@ from rcad.runs.words import title
 
 log = logging.getLogger("rcad")
 
-PROJECT = "rcad"
-"""Where a tracker's own variables (WANDB_PROJECT, MLFLOW_EXPERIMENT_NAME) name nothing else."""
+PROJECT = "rcad"  # where a tracker's own variables (WANDB_PROJECT, MLFLOW_EXPERIMENT_NAME) name nothing else
 SENT = "tracked.json"
-LOOK_S = 2.0
-"""Seconds between two looks at the log of a run."""
+LOOK_S = 2.0  # seconds between two looks at the log of a run
 _NOT_IN_NAMES = re.compile(r"[^\w\-./ ]")
 """What MLflow refuses in the name of a number, such as the brackets of "rcad(alpha=1)"."""
 Row = Mapping[str, Any]
@@ -40,29 +38,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A run or a study, as trackers know it.
+    """A run or a study, as trackers know it."""
 
-    Args:
-        id: the tracked run continues under it.
-        kind: "run", or the command that made a study.
-        folder: that keeps what was sent, and TensorBoard's files.
-    """
-
-    id: str
+    id: str  # the tracked run continues under it
     name: str
-    kind: str
+    kind: str  # "run", or the command that made a study
     config: Mapping[str, Any]
-    folder: Path
-
-
-class Tracker(Protocol):
-    """One tracked run of one library."""
-
-    def log(self, step: int, row: Row) -> None:
-        """The finite numbers of an epoch or trial (from 1)."""
-
-    def finish(self, status: str, numbers: Row, files: Sequence[Path]) -> None:
-        """The final numbers and the files, and the end, for now or for good."""
+    folder: Path  # keeps what was sent, and TensorBoard's files
 
 
 class WandB:
@@ -180,6 +162,8 @@ class TensorBoard:
 
 
 TRACKERS: dict[str, Any] = {"wandb": WandB, "mlflow": MLflow, "tensorboard": TensorBoard}
+"""Each is one tracked run of one library: `log` takes the finite numbers of an epoch or trial (from 1), `finish` the
+final numbers and the files, and is the end, for now or for good; what goes to another `address` is sent again."""
 
 
 def parse_trackers(text: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -200,13 +184,11 @@ def flat(plain: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     """Nested sections as "section.key"."""
     flattened: dict[str, Any] = {}
     for key, value in plain.items():
-        name = f"{above}{key}"
-        flattened |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        flattened |= flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value}
     return flattened
 
 
 def numbers(row: Row) -> dict[str, float]:
-    """The numbers of a row."""
     return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
 
 
@@ -217,15 +199,14 @@ class Tracked:
     """Trackers that failed in this process; a thousand runs should not wait for a server that is away."""
 
     def __init__(self, names: Sequence[str], subject: Subject) -> None:
-        self._subject, self._names, self._open = subject, names, dict[str, Tracker]()
-        self._sent = self._remembered()
-        self._keys = {name: f"{name} {_short(TRACKERS[name].address())}" for name in names}
-        self._size = -1
+        self._subject, self._open, self._size = subject, dict[str, Any](), -1
+        self._sent, fresh = self._remembered(), {"step": 0, "end": ""}
+        keys = {name: f"{name} {_short(TRACKERS[name].address())}" for name in names}
+        self._states = {name: self._sent.setdefault(key, dict(fresh)) for name, key in keys.items()}
 
     def rows(self, rows: Sequence[Row], step: str = "epoch") -> None:
         """Send what has not been sent of an epoch's, or a trial's, numbers."""
-        for name in self._names:
-            state = self._state(name)
+        for name, state in self._states.items():
             for row in map(numbers, rows):
                 number = int(row.get(step, 0))
                 if number > state["step"] and self._send(name, "log", number, row):
@@ -233,7 +214,6 @@ class Tracked:
         self._remember()
 
     def look(self, path: Path) -> None:
-        """Send what is new in a log."""
         size = path.stat().st_size if path.exists() else 0
         if size != self._size:
             self._size = size
@@ -243,8 +223,7 @@ class Tracked:
     def finish(self, status: str, row: Row, files: Sequence[Path] = ()) -> None:
         """Send the end. One that is not final is sent again with the next."""
         mark = _short(dumps({"status": status, **numbers(row)}))
-        for name in self._names:
-            state = self._state(name)
+        for name, state in self._states.items():
             if state["end"] != mark and self._send(name, "finish", status, numbers(row), files):
                 state["end"] = mark
             self._open.pop(name, None)
@@ -265,11 +244,7 @@ class Tracked:
             return False
         return True
 
-    def _state(self, name: str) -> dict[str, Any]:
-        state: dict[str, Any] = self._sent.setdefault(self._keys[name], {"step": 0, "end": ""})
-        return state
-
-    def _remembered(self) -> dict[str, Any]:
+    def _remembered(self) -> dict[str, dict[str, Any]]:
         path = self._subject.folder / SENT
         try:
             sent = loads(read_text(path), str(path)) if path.is_file() else {}
@@ -285,11 +260,7 @@ class Tracked:
 
 
 class Observer:
-    """The trackers of every run of a store.
-
-    Args:
-        held_out: leave out the numbers of the test split: a search must not be judged by them.
-    """
+    """The trackers of every run of a store; `held_out` leaves out the numbers by which no search may be judged."""
 
     def __init__(self, names: Sequence[str], store: Store, *, held_out: bool = False) -> None:
         self._names, self._store, self._held_out = names, store, held_out
@@ -336,9 +307,7 @@ def track_study(
 ) -> None:
     """Sends a study to the trackers; while its config is the same, it continues the same tracked run.
 
-    Args:
-        out: its folder; what was sent is kept in `tracking` there.
-        rows: numbers by "trial", from 1.
+    What was sent is kept in the folder `tracking` of `out`; rows have a number "trial", from 1.
     """
     if names:
         study = f"{command}-{_short(dumps(config))}"

@@ -34,10 +34,8 @@ from rcad.train.processes import Sender, make_share
 from rcad.train.scheduler import Work
 from rcad.train.stop import kept_handlers
 
-RETRIES = 8
-"""How often Ray starts a task again whose process or node was lost."""
-BUSY_S = 20.0
-"""How long a run may seem busy: the process of a lost node needs a moment to die."""
+RETRIES = 8  # how often Ray starts a task again whose process or node was lost
+BUSY_S = 20.0  # how long a run may seem busy: the process of a lost node needs a moment to die
 PATIENCE_S = 60.0
 _POLL_S, _LOOK_S = 0.2, 5.0
 ERROR = "error.txt"
@@ -48,16 +46,12 @@ def connect(executor: Executor) -> Any:
     ray = need("ray", "ray", "ray")
     if ray.is_initialized():
         return ray
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", "include_dashboard": False}
     address = executor.address or os.environ.get("RAY_ADDRESS")
-    if address:
-        options = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
-    else:
-        options["num_cpus"] = cores()
+    options = {"address": address} if address else {"include_dashboard": False, "num_cpus": cores()}
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         with kept_handlers():  # Ray's would end the command before anything is saved
-            ray.init(**options)
+            ray.init(log_to_driver=False, logging_level="ERROR", **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
         words = " ".join(str(error).split())[:200]
         raise InputError(
@@ -77,11 +71,7 @@ def slots(executor: Executor, on_gpu: bool) -> int:
 
 @dataclass(frozen=True)
 class OnRay:
-    """Runs on a Ray cluster.
-
-    Args:
-        at_once: how many runs a task holds that share its GPU; None chooses by the size of the work.
-    """
+    """Runs on a Ray cluster; a task holds as many runs as share its GPU, `at_once` as in `schedule`."""
 
     executor: Executor
     at_once: int | None = None
@@ -105,8 +95,7 @@ class OnRay:
         from rcad.train.one_gpu import in_shares
 
         # With a part of a GPU for each run they are tasks of their own, unless seeds are joined.
-        part = self.executor.gpus_per_run
-        at_once = self.at_once if part is None else work.place.joined
+        at_once = self.at_once if self.executor.gpus_per_run is None else work.place.joined
         return in_shares(work.configs, at_once, work.place.joined, int(ray.cluster_resources()["GPU"]) or 1)
 
 
@@ -149,9 +138,8 @@ class _Crew:
         """What the tasks say, kept on the driver's own node: elsewhere it would be lost with the node."""
         here = self.ray.get_runtime_context().get_node_id()
         strategy = need("ray.util.scheduling_strategies", "ray", "ray").NodeAffinitySchedulingStrategy(here, soft=False)
-        return need("ray.util.queue", "ray", "ray").Queue(
-            actor_options={"num_cpus": 0, "scheduling_strategy": strategy}
-        )
+        options = {"num_cpus": 0, "scheduling_strategy": strategy}
+        return need("ray.util.queue", "ray", "ray").Queue(actor_options=options)
 
     def _submit(self, share: list[RunConfig]) -> None:
         options: dict[str, Any] = {"name": title(share[0]), "num_cpus": self.executor.cpus_per_run}
@@ -224,32 +212,24 @@ class _Crew:
         again: list[RunConfig] = []
         for config in share:
             record = self.work.place.store.record(config)
-            if record is None or (not record.is_final and not self._ending()):
-                again += [config] if problem is None and self._may_retry(config) else []
-            else:
+            if record is not None and (record.is_final or self._ending()):
                 self.work.listener.ended(record)
+            elif problem is None:
+                # A node that is taken away asks its runs to save themselves: they go on elsewhere.
+                run = config_id(config)
+                self.attempts[run] += 1
+                again += [config] if run not in self.busy and self.attempts[run] < RETRIES else []
         if again and not self._ending():
             self._submit(again)
         if self.problem is None and isinstance(problem, RuntimeError):
-            log = self._report(share, "\n".join(problem.__notes__))
+            log = self.work.place.store.folder(config_id(share[0])) / ERROR
+            make_folder(log.parent)
+            write_text(log, "\n".join(problem.__notes__))
             problem = RuntimeError(f"{problem}; its log is {log}")
         self.problem = self.problem or problem
 
-    def _may_retry(self, config: RunConfig) -> bool:
-        """A node that is taken away asks its runs to save themselves: they go on elsewhere."""
-        run = config_id(config)
-        self.attempts[run] += 1
-        return run not in self.busy and self.attempts[run] < RETRIES
-
     def _ending(self) -> bool:
         return self.work.stop.is_set() or self.problem is not None
-
-    def _report(self, share: Sequence[RunConfig], text: str) -> Path:
-        """Keeps the log of a run that failed beside its config; returns where."""
-        path = self.work.place.store.folder(config_id(share[0])) / ERROR
-        make_folder(path.parent)
-        write_text(path, text)
-        return path
 
     def _keep(self, files: Mapping[str, Any]) -> None:
         """Files of a run that came back with its task: whole, or not at all."""
@@ -266,7 +246,6 @@ class _Crew:
 
 
 def sums(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The sha256 of each file."""
     return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
 
 
@@ -289,7 +268,7 @@ def take(
 
 
 def _make(share: Sequence[RunConfig], place: Place, at_once: int | None, send: Any) -> Exception | None:
-    """Makes the runs; those that seem busy once more, for the process of a lost node needs a moment to die."""
+    """Makes the runs; those that seem busy once more."""
     deadline = time.monotonic() + BUSY_S
     left: dict[str, str] = {}
 

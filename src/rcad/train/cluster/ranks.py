@@ -13,11 +13,11 @@ import os
 import signal
 import uuid
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from inspect import signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,18 +25,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rcad.errors import InputError
 from rcad.loss.augmentations import Part, Source
+from rcad.loss.own import imported
+from rcad.runs.config import RunConfig
+from rcad.runs.record import RunRecord
 from rcad.train import processes
+from rcad.train.machine import pick_device
 from rcad.train.place import Place, world
-from rcad.train.step import Batch, Plan, Ranks, Stepper, Streamed, Update
+from rcad.train.progress import SILENT, Progress, show_progress
+from rcad.train.run import run
+from rcad.train.scheduler import Outcome, Work, schedule
+from rcad.train.step import Batch, Ranks, Stepper, Update
 from rcad.train.stop import SIGNALS, Interrupted, Stop, kept_handlers, stopping
 
-if TYPE_CHECKING:
-    from rcad.runs.config import RunConfig
-    from rcad.runs.record import RunRecord
-    from rcad.train.progress import Progress
-    from rcad.train.scheduler import Outcome, Work
-
-T = TypeVar("T")
 GOES_ON = "the same command goes on from the last checkpoint"
 
 
@@ -56,19 +56,10 @@ class _Sum(torch.autograd.Function):
         return gradient
 
 
-def _over_all(x: Tensor) -> Tensor:
-    total: Tensor = _Sum.apply(x)  # type: ignore[no-untyped-call]
-    return total
-
-
 class WholeBatchNorm(_BatchNorm):
-    """torch's SyncBatchNorm, which is for GPUs alone, and the same in plain operations on the CPU.
+    """torch's SyncBatchNorm, which is for GPUs alone, and the same in plain operations on the CPU."""
 
-    Attributes:
-        has_all: every process has the whole batch: there is nothing to exchange.
-    """
-
-    has_all = False
+    has_all = False  # every process has the whole batch: there is nothing to exchange
     process_group = None
     _check_input_dim = nn.SyncBatchNorm._check_input_dim
     _check_non_zero_input_channels = nn.SyncBatchNorm._check_non_zero_input_channels
@@ -79,10 +70,11 @@ class WholeBatchNorm(_BatchNorm):
         if x.is_cuda:
             return nn.SyncBatchNorm.forward(self, x)  # type: ignore[arg-type]
         over, shape = [0, *range(2, x.ndim)], (1, -1, *[1] * (x.ndim - 2))
-        count = float(_over_all(x.new_tensor([x.numel() / x.shape[1]])))
-        mean = _over_all(x.sum(over)) / count
+        over_all: Callable[[Tensor], Tensor] = _Sum.apply
+        count = float(over_all(x.new_tensor([x.numel() / x.shape[1]])))
+        mean = over_all(x.sum(over)) / count
         centred = x - mean.view(shape)
-        variance = _over_all((centred * centred).sum(over)) / count
+        variance = over_all((centred * centred).sum(over)) / count
         if self.track_running_stats and self.running_mean is not None and self.running_var is not None:
             assert self.num_batches_tracked is not None
             self.num_batches_tracked.add_(1)
@@ -97,37 +89,29 @@ class PartedUpdate(Update):
     """An update whose batches several processes take in parts; each ends a step with the same weights."""
 
     def __init__(self, whole: Update, ranks: Ranks) -> None:
-        super().__init__(**{field.name: getattr(whole, field.name) for field in fields(Update)})
+        super().__init__(**vars(whole))
         self._ranks = ranks
         self._part: Part | None = None
         on_gpu = [self.sums.device.index] if self.sums.is_cuda else None
         wrap: Any = nn.parallel.DistributedDataParallel
         newer = "forward_sync_buffers" in signature(wrap).parameters  # the other name is on its way out
         buffers = {"forward_sync_buffers" if newer else "broadcast_buffers": False}
-        self._wrapped = wrap(self.model, on_gpu, **buffers)
+        self._wrapped: nn.parallel.DistributedDataParallel = wrap(self.model, on_gpu, **buffers)
         # A partner may lie in another's part: then each process makes the whole batch and keeps its own.
         self._mixes = any(step.slot == "mix" for step in self.method.augment)
         self._norms = [layer for layer in self.model.modules() if isinstance(layer, WholeBatchNorm)]
 
-    @property
-    def network(self) -> nn.Module:
-        wrapped: nn.Module = self._wrapped
-        return wrapped
+    @contextmanager
+    def network(self, *, last: bool) -> Iterator[nn.Module]:
+        with nullcontext() if last else self._wrapped.no_sync():
+            yield self._wrapped
 
     @property
     def source(self) -> Source:
         return self.generator if self._part is None else self._part
 
-    def exchange(self, *, last: bool) -> AbstractContextManager[object]:
-        quiet: AbstractContextManager[object] = nullcontext() if last else self._wrapped.no_sync()
-        return quiet
-
-    def arrange(self, order: Tensor, first: Plan) -> Tensor:
-        if isinstance(self.x, Streamed):
-            batches = torch.split(order[first.start :], self.config.train.batch_size)
-            self.x.expect([index if self._mixes else index[self._ranks.part(len(index))] for index in batches])
-            return order
-        return super().arrange(order, first)
+    def expected(self, index: Tensor) -> Tensor:
+        return index if self._mixes else index[self._ranks.part(len(index))]
 
     def load_batch(self, index: Tensor) -> Batch:
         count, rows = len(index), self._ranks.part(len(index))
@@ -197,8 +181,6 @@ def _lost(count: int, which: str = "") -> InputError:
 
 def as_rank(config: RunConfig, place: Place, progress: Progress, *, minutes: float | None) -> Outcome:
     """Makes a run as one of the processes that torchrun started; each is given the outcome."""
-    from rcad.train.machine import pick_device
-
     process = world()
     assert process is not None
     local, devices = process[2], place.devices
@@ -213,9 +195,6 @@ def make_together(
     ranks: Ranks, config: RunConfig, place: Place, progress: Progress, *, minutes: float | None
 ) -> Outcome:
     """Makes a run with the other processes. The first one asks the store and the clock, and tells them."""
-    from rcad.train.progress import SILENT
-    from rcad.train.run import run
-    from rcad.train.scheduler import schedule
 
     def make(config: RunConfig, stop: Stop, progress: Progress = SILENT) -> RunRecord:
         try:
@@ -246,14 +225,7 @@ ANSWER_S = 3
 """How long a process that was asked to end waits for its answer to be read: a launcher that ends itself reads none."""
 
 
-def launch(
-    config: RunConfig,
-    place: Place,
-    *,
-    minutes: float | None,
-    quiet: bool,
-    as_json: bool,
-) -> Outcome:
+def launch(config: RunConfig, place: Place, *, minutes: float | None, quiet: bool, as_json: bool) -> Outcome:
     """Makes a run on the place's devices, with a process for each that torchrun's launcher starts and watches."""
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -293,9 +265,6 @@ def launch(
 
 def launched(config: RunConfig, place: Place, minutes: float | None, quiet: bool, as_json: bool) -> Outcome | Exception:
     """One process of `launch`; an error is an answer as well."""
-    from rcad.loss.own import imported
-    from rcad.train.progress import show_progress
-
     os.setpgid(0, 0)  # a Ctrl-C at the terminal is the launcher's to hear, which then asks once
     follows = os.environ["RANK"] != "0"
     try:
