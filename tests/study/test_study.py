@@ -75,6 +75,8 @@ def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any 
 class Recorded:
     """A backend that remembers what it was asked for, and gives made-up numbers."""
 
+    seconds = 12.5
+
     def __init__(self, scores: list[float | None]) -> None:
         self.scores, self.configs, self.tested = scores, [], []  # type: ignore[var-annotated]
 
@@ -85,9 +87,6 @@ class Recorded:
     def test(self, chosen: Any) -> list[Metrics | None]:
         self.tested = list(chosen)
         return [None if self.scores[k] is None else {"accuracy": 50.0 + k, "nll": 1.0} for k in chosen]
-
-    def seconds(self) -> float:
-        return 12.5
 
 
 def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig) -> None:

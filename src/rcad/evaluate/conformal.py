@@ -84,10 +84,7 @@ def conformal_classes(
 
 
 def conformal_values(
-    held_out: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
-    scale: float = 1.0,
-    levels: Sequence[float] = LEVELS,
+    held_out: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], scale: float = 1.0, levels: Sequence[float] = LEVELS
 ) -> dict[str, float]:
     """The same for intervals: `conformal_coverage_L`, and `conformal_width_L`, their mean width times `scale`."""
     scores, seen = value_scores(*held_out), Predicted.of(*test)

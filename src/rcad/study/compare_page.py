@@ -51,11 +51,7 @@ _FORM = {
 
 
 def formed(plain: dict[str, Any]) -> dict[str, Any]:
-    """The record of a finished comparison, checked: its parts have the types, and name each other, as the page needs.
-
-    Raises:
-        InputError: a part is missing, of another type, or names what is not there.
-    """
+    """The record of a finished comparison, checked: its parts have the types and names that the page needs."""
     record: dict[str, Any] = shaped("the comparison", plain, _FORM)
     methods, metrics, differences = record["methods"], {record["metric"], *record["metrics"]}, record["differences"]
     one_of("the base of the comparison", record["base"], methods)
@@ -84,13 +80,7 @@ def _check_interval(name: str, numbers: Record) -> None:
 
 
 def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
-    """The part of a record that follows from the results alone.
-
-    Args:
-        cells: by method, as `compete` gives them.
-        metrics: the one that the question is about comes first.
-        test_ratio: n_test / n_train where splits overlap.
-    """
+    """The part of a record that follows from the results alone; the question is about the first of the metrics."""
     differences = compared(cells, metrics, test_ratio)
     record = {
         "metric": metrics[0],
@@ -120,15 +110,11 @@ def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[di
     pairs += [(name, rcad) for name in methods if ":" in name for rcad in rcads if rcad != name]
     pairs += [(rcad, control) for rcad in rcads for control in controls]
     questions = [(*pair, metric) for metric in metrics for pair in pairs]
-    differences = [
-        compare_groups(
-            results(cells[ours], metric),
-            results(cells[theirs], metric),
-            higher_is_better=HIGHER_IS_BETTER[metric],
-            test_ratio=test_ratio,
-        )
-        for ours, theirs, metric in questions
-    ]
+    differences = []
+    for *pair, metric in questions:
+        ours, theirs = (results(cells[name], metric) for name in pair)
+        better = HIGHER_IS_BETTER[metric]
+        differences.append(compare_groups(ours, theirs, higher_is_better=better, test_ratio=test_ratio))
     judged = [*judge_questions(differences[:1]), *judge_questions(differences[1:])]
     return [
         {"method": ours, "against": theirs, "metric": metric, **difference.to_dict()}
@@ -176,9 +162,15 @@ def document(record: Record) -> Document:
     command = Command(record["next"]["command"], f"Next. {record['next']['why']}:")
     short: list[Part] = [command, results_table(record), *what_was_done(record)]
     took = f", in {record['seconds']:.0f} s of {CPU_TIME}" if record["cost"] == CPU_TIME else ""
+    sizes = record["sizes"]
+    lead = (
+        f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
+        f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
+        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
+    )
     return Document(
         f"Does it help on {record['data']}?",
-        lead(record),
+        lead,
         [
             Section("In short", (), short, "\n".join(record["sentences"])),
             Section("Seeds", (), [dots(record, metric) for metric in record["metrics"]]),
@@ -187,16 +179,6 @@ def document(record: Record) -> Document:
             Section("How it was judged", how_judged(record)),
         ],
         {"Made by": f"`{record['command']}`{took}", "Versions": named_values(record["versions"])},
-    )
-
-
-def lead(record: Record) -> str:
-    """What was compared, in a sentence."""
-    sizes = record["sizes"]
-    return (
-        f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
-        f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
-        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
     )
 
 
@@ -319,7 +301,12 @@ def results_table(record: Record) -> Table:
     rows = []
     for name, cell in record["methods"].items():
         method = Cell(name, note="control", mark="aside") if cell["role"] == "control" else name
-        scores = {in_words(metric): _spread(record["results"][name][metric]) for metric in record["metrics"]}
+        scores = {}
+        for metric in record["metrics"]:
+            result = record["results"][name][metric]
+            summary = result["summary"] or {"mean": None, "sd": None}
+            note = f"{result['diverged']} diverged" if result["diverged"] else ""
+            scores[in_words(metric)] = Cell(with_spread(summary["mean"], summary["sd"]), note)
         own = cell.get("passes")
         cost = {COST: f"{own / base:.1f}" if own else "-"} if base else {}
         rows.append({"method": method, **scores, **cost})
@@ -394,9 +381,3 @@ def how_judged(record: Record) -> list[str]:
         "same rows add no new rows."
     )
     return [f"{record['rule']}.", overlapping, effect, needed]
-
-
-def _spread(result: Record) -> Cell:
-    summary = result["summary"]
-    text = "-" if summary is None else with_spread(summary["mean"], summary["sd"])
-    return Cell(text, note=f"{result['diverged']} diverged" if result["diverged"] else "")

@@ -17,7 +17,6 @@ from rcad.evaluate.saved_run.run import OnError, Outcome, erm_config, evaluate_a
 from rcad.evaluate.saved_run.settings import ATTACKS, NOISE, Settings, parse_suites
 from rcad.evaluate.saved_run.tables import NO_ERM, NO_MCE, NO_SPREAD
 from rcad.loss.method_rows import label
-from rcad.report.document import Document
 from rcad.report.terminal import section_lines
 from rcad.runs.config import RunConfig
 from rcad.runs.files import check_folder, finite_or_none
@@ -41,10 +40,7 @@ class EvaluationReport(StudyResult):
     """The result of `rcad.evaluate_run`: groups of runs, their numbers over seeds, their differences to ERM."""
 
     NAMES = ("evaluation.html", "evaluation.md", "evaluation.json")
-
-    @property
-    def document(self) -> Document:
-        return document(self.record)
+    PAGE = staticmethod(document)
 
     @property
     def numbers(self) -> dict[str, dict[str, float]]:
@@ -223,13 +219,18 @@ def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[s
     base = members.get(base_kind, ())
     rows = [_numbers(outcome) for outcome in group]
     notes = []
-    for numbers, outcome in zip(rows, group, strict=True):
+    for row, outcome in zip(rows, group, strict=True):
         try:
-            numbers |= _relative(outcome, _same_seed(base, outcome))
+            row |= _relative(outcome, _same_seed(base, outcome))
         except InputError as error:
             notes.append(f"{NO_MCE} for seed {outcome.record.config.seed}: {error}.")
     if not base:
         notes.append(f"{NO_ERM} with the same data and settings is among these, so there is nothing to compare with.")
+    numbers = {}
+    for key in dict.fromkeys(key for row in rows for key in row):
+        values = [row.get(key) for row in rows]
+        over_seeds = averages(values)
+        numbers[key] = {"mean": over_seeds["mean"], "sd": over_seeds["sd"], "values": values}
     return {
         "name": names[kind],
         "data": config.data.name,
@@ -237,7 +238,7 @@ def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[s
         "classes": "test_accuracy" in group[0].record.metrics,
         "seeds": [outcome.record.config.seed for outcome in group],
         "runs": [outcome.record.id for outcome in group],
-        "numbers": {key: _spread([row.get(key) for row in rows]) for key in dict.fromkeys(k for r in rows for k in r)},
+        "numbers": numbers,
         "comparison": None if is_base or not base else _comparison(group, base, names[base_kind]),
         "refused": {suite: text for outcome in group for suite, text in outcome.refused.items()},
         "notes": list(dict.fromkeys(notes)),
@@ -263,11 +264,6 @@ def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
         return {}
     own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves) for o in (outcome, base))
     return {"mce": mce(own.errors(), other.errors())}
-
-
-def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    numbers = averages(values)
-    return {"mean": numbers["mean"], "sd": numbers["sd"], "values": list(values)}
 
 
 def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) -> dict[str, Any]:

@@ -40,12 +40,7 @@ BATCH = 512
 
 @dataclass(frozen=True, eq=False)
 class SavedRun:
-    """A trained model with the problem it was trained on.
-
-    Attributes:
-        model: in eval mode, on the device, its parameters without gradients.
-        loader: brought it back, and reads other data and runs.
-    """
+    """A trained model, in eval mode and without gradients, with the problem it was trained on."""
 
     record: RunRecord
     problem: Problem
@@ -80,7 +75,6 @@ class SavedRun:
         rows = draw_rows(len(y), self.limit(suite, settings), settings.seed).to(y.device)
         return x[rows], y[rows]
 
-    @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """What the model says about inputs as the problem holds them, in float32."""
         device = self.problem.device
@@ -147,12 +141,8 @@ class RunLoader:
             try:
                 self._datasets[key] = read_with()
             except SizesDifferError:
-                if size is None:
-                    raise
                 self._datasets[key] = read_with(size=size)
             except NoTargetError:
-                if target is None:
-                    raise
                 self._datasets[key] = read_with(target=target)
         return self._datasets[key]
 
@@ -162,10 +152,7 @@ def weights_of(store: Store, run: str) -> Path:
 
 
 def load_weights(store: Store, run: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a finished run, and how examples are prepared for them (`Problem.preprocessing`).
-
-    Its checkpoint is gone, so that damaged ones can only be made again.
-    """
+    """The weights of a finished run, and how examples are prepared for them (`Problem.preprocessing`)."""
     path = weights_of(store, run)
     try:
         tensors, meta = load_tensors(path)

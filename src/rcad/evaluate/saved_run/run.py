@@ -35,12 +35,7 @@ OnError = Callable[[str, InputError], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found about one run.
-
-    Attributes:
-        evaluations: by suite.
-        refused: by suite, the sentence that says why it makes no sense for this run.
-    """
+    """What was found about one run, by suite; `refused` says in a sentence why a suite makes no sense for it."""
 
     record: RunRecord
     evaluations: dict[str, Evaluation]
@@ -57,10 +52,9 @@ def evaluate(
     title: str = "",
     again: bool = False,
 ) -> Outcome:
-    """One run, suite by suite; each record is written as soon as it is whole.
+    """One run, by its id or the start of it, suite by suite; each record is written as soon as it is whole.
 
     Args:
-        run: id, or the start of it.
         title: what the progress calls it.
         again: measure also what a record holds already.
     """
