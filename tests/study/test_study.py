@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import torch
 from made import table
 from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
-from rcad.loss.method_rows import method_rows, method_text, parse_method
+from rcad.loss.method_rows import method_text, parse_method
 from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
@@ -29,7 +30,6 @@ from rcad.study.study import (
     HeldOut,
     Setup,
     check_suitable,
-    controls_of,
     lineup,
     overlap,
     passes,
@@ -38,7 +38,7 @@ from rcad.study.study import (
 )
 from rcad.study.study import compete as compete_in
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Silent
+from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.task import Problem, prepare, read
 
@@ -119,21 +119,16 @@ def test_every_method_has_the_same_budget(config: RunConfig) -> None:
     assert [{key: row[key] for key in ("alpha", "lam")} for row in rcad] == control
 
 
-def test_what_the_user_set_is_not_searched(config: RunConfig) -> None:
-    setup, problem = Setup(data="d", settings=(" optim.weight_decay = 0.1",)), splits_of(config)[0][1]
-    assert [p.key for p in space_of(parse_method("rcad"), config, problem, setup)] == ["alpha", "lam"]
-
-
 def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
     splits = splits_of(config)
     first = compete(contestant("rcad"), splits, 1, Recorded([1.0, 2.0]))
     idle = Recorded([])
     again = compete(contestant("rcad"), splits, 1, idle, known=first)
     assert (again, idle.configs) == (first, [])
-    for other in (2, 1):
-        changed = {s: (replace(c, train=replace(c.train, epochs=9)), p) for s, (c, p) in splits.items()}
-        backend = Recorded([1.0] * 2 * other)
-        compete(contestant("rcad"), splits if other == 2 else changed, other, backend, first)
+    changed = {s: (replace(c, train=replace(c.train, epochs=9)), p) for s, (c, p) in splits.items()}
+    for other, budget in ((splits, 2), (changed, 1)):
+        backend = Recorded([1.0] * 2 * budget)
+        compete(contestant("rcad"), other, budget, backend, first)
         assert backend.configs
 
 
@@ -154,19 +149,12 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> No
 
 
 def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    splits = splits_of(config)
-    given: list[Problem] = []
-    real = backends.train_configs
-
-    def spying(configs: Any, problems: Any, **options: Any) -> Any:
-        given.extend(problems)
-        return real(configs, problems, **options)
-
-    monkeypatch.setattr(backends, "train_configs", spying)
+    splits, spy = splits_of(config), Mock(wraps=backends.train_configs)
+    monkeypatch.setattr(backends, "train_configs", spy)
     backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
     backend.fit([one for one, _ in splits.values()], SILENT)
-    assert given
-    assert all(len(problem.test[1]) == 0 for problem in given)
+    _, given = spy.call_args.args
+    assert [len(problem.test[1]) for problem in given] == [0, 0]
 
 
 def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,44 +162,25 @@ def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.
     problems = {seed: problem for seed, (_, problem) in splits.items()}
     configs = [replace(one, optim=replace(one.optim, lr=lr)) for lr in (0.001, 0.03) for one, _ in splits.values()]
     whole = Stacked(problems).fit(configs, SILENT)
-    seen: list[tuple[float, float]] = []
     monkeypatch.setattr(backends, "MOST_NUMBERS", 1)
-
-    class Seen(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            seen.append((done, total))
-
-    parts = Stacked(problems).fit(configs, Seen())
+    parts = Stacked(problems).fit(configs, seen := Mock())
     for a, b in zip(whole, parts, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
-    assert seen[-1] == (16, 16)
+    assert seen.overall.call_args.args[:2] == (16, 16)
 
 
 def test_rcad_brings_its_controls() -> None:
-    asked = [parse_method("rcad"), parse_method("label_smoothing")]
-    assert [(method_text(rows), role) for rows, role in lineup(asked, controls=True)] == [
-        ("erm", "base"),
-        ("rcad", "asked"),
-        ("label_smoothing", "asked"),
-        ("rcad_random", "control"),
-        ("confidence_penalty", "control"),
-    ]
-    assert [method_text(rows) for rows, _ in lineup(asked, controls=False)] == ["erm", "rcad", "label_smoothing"]
-    assert [role for _, role in lineup([parse_method("erm"), parse_method("mixup")], controls=True)] == [
-        "base",
-        "asked",
-    ]
-    # A control that was asked for is no control.
-    twice = lineup([parse_method("rcad_random"), parse_method("rcad")], controls=True)
-    assert dict(twice)[parse_method("rcad_random")] == "asked"
+    def roles(*methods: str, controls: bool = True) -> dict[str, str]:
+        asked = [parse_method(text) for text in methods]
+        return {method_text(rows): role for rows, role in lineup(asked, controls=controls)}
 
-
-def test_controls_take_what_they_share() -> None:
-    rows = method_rows([("mixup", ()), ("rcad", {"alpha": 2.0, "lam": 0.3, "steps": 4})])
-    assert [method_text(one) for one in controls_of(rows)] == [
-        "mixup + rcad_random(alpha=2.0, lam=0.3)",
-        "mixup + confidence_penalty(lam=0.3)",
-    ]
+    own, two = {"erm": "base", "rcad": "asked"}, ("rcad_random", "confidence_penalty")
+    assert roles("rcad") == own | dict.fromkeys(two, "control")
+    assert roles("rcad", controls=False) == own
+    assert roles("erm", "mixup") == {"erm": "base", "mixup": "asked"}
+    assert roles("rcad_random", "rcad")["rcad_random"] == "asked"  # one that was asked for is no control
+    shared = ["mixup + rcad_random(alpha=2.0, lam=0.3)", "mixup + confidence_penalty(lam=0.3)"]
+    assert list(roles("mixup + rcad(alpha=2.0, lam=0.3, steps=4)"))[2:] == shared
 
 
 def test_the_overlap_of_splits() -> None:
@@ -261,11 +230,9 @@ def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None
 
 def test_how_sure_a_choice_is_is_said_in_one_sentence() -> None:
     scipy = pytest.importorskip("scipy.stats")
-    for examples, seeds in ((25, 1), (12, 3), (400, 1)):
-        low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
-        # The exact interval goes in steps of one example.
-        half = pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
-        assert HeldOut(examples, seeds, "accuracy").points == half
+    low, high = scipy.binom(12 * 3, 0.5).interval(0.95)
+    # The exact interval goes in steps of one example.
+    assert HeldOut(12, 3, "accuracy").points == pytest.approx(50 * (high - low) / 36, abs=100 / 36)
     text = str(HeldOut(12, 1, "accuracy"))
     assert text.startswith("chosen by 12 validation examples: an accuracy over them is uncertain by 28 points")
     assert "12 validation examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))
@@ -275,16 +242,13 @@ def test_how_sure_a_choice_is_is_said_in_one_sentence() -> None:
     assert [HeldOut(FEW - 1, 1, "nll").few, HeldOut(FEW // 2, 2, "nll").few] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("erm", 30 * 3),
-        ("rcad(alpha=1)", 30 * 6),
-        ("rcad(alpha=1, every=3)", 30 * 4),
-        ("rcad(alpha=1, lam=0)", 30 * 3),
-        ("ada", 10 * 3 + 31 + 10 * 6 + 2 * 31 + 10 * 12),  # the set doubles after 10 and after 20 epochs
-        ("ada(epochs=15)", 15 * 3 + 31 + 15 * 6),  # and not after the last
-    ],
-)
-def test_passes_are_counted_over_a_whole_run(text: str, expected: float) -> None:
-    assert passes(Method.parse(text), 30) == pytest.approx(expected)
+def test_passes_are_counted_over_a_whole_run() -> None:
+    for text, expected in {
+        "erm": 30 * 3,
+        "rcad(alpha=1)": 30 * 6,
+        "rcad(alpha=1, every=3)": 30 * 4,
+        "rcad(alpha=1, lam=0)": 30 * 3,
+        "ada": 10 * 3 + 31 + 10 * 6 + 2 * 31 + 10 * 12,  # the set doubles after 10 and after 20 epochs
+        "ada(epochs=15)": 15 * 3 + 31 + 15 * 6,  # and not after the last
+    }.items():
+        assert passes(Method.parse(text), 30) == pytest.approx(expected), text
