@@ -185,12 +185,10 @@ def fit_temperature(output: Tensor, y: Tensor) -> Temperature:
 
 
 def before_and_after(fitted: Temperature, output: Tensor, y: Tensor) -> dict[str, float]:
-    """`classification` of other examples as they are, and again with the suffix `_scaled` at the fitted temperature.
-
-    Accuracies do not change, so they are given once.
-    """
+    """`classification` of other examples as they are, and again with the suffix `_scaled` at the fitted temperature."""
     plain = classification(output, y)
     scaled = classification(output.detach().double() / fitted.value, y)
+    # Accuracies do not change, so they are given once.
     again = {f"{name}_scaled": value for name, value in scaled.items() if name not in ("accuracy", "top5")}
     return {"temperature": fitted.value, **plain, **again}
 

@@ -6,15 +6,8 @@ import re
 
 from rcad.report.document import Cell, Table
 
-_WORDS = {
+_WORDS = {sign: f"\\{sign}" for sign in "{}$&#%_"} | {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",

@@ -203,10 +203,8 @@ def _against(record: Record, role: str) -> list[Record]:
 def _answer(question: Record, splits: int) -> str:
     """The question's answer in one line: who, by what, how much, how sure."""
     evidence = f"{_size(question)}, {_p(question['p_two'])}, {plural(splits, 'split')}"
-    needed = question["seeds_needed"]
-    if needed is None:
-        reach = "more splits would not show a difference this small, more data might"
-    else:
+    reach = "more splits would not show a difference this small, more data might"
+    if (needed := question["seeds_needed"]) is not None:
         reach = f"about {needed} splits would show a difference of this size"
     return _sentence(question, "ERM", evidence, f"; {reach}")
 
@@ -228,27 +226,20 @@ def _direction(record: Record) -> list[str]:
     rivals = [gap for gap in _against(record, "control") if (gap["method"], gap["metric"]) == same]
     if question["outcome"] != "better" or not rivals:
         return []
-    level = [gap["against"] for gap in rivals if gap["outcome"] != "better"]
-    if level:
+    if level := [gap["against"] for gap in rivals if gap["outcome"] != "better"]:
         controls = f"its control{'s' if len(level) > 1 else ''} {listed(level)}"
-        return [
-            f"{question['method']} is not shown to be better than {controls}: the adversarial direction may not be "
-            "what helps."
-        ]
-    return [f"{question['method']} is better than its controls too: the adversarial direction is what helps."]
+        words = f"is not shown to be better than {controls}: the adversarial direction may not be what helps."
+    else:
+        words = "is better than its controls too: the adversarial direction is what helps."
+    return [f"{question['method']} {words}"]
 
 
 def _against_base(gaps: Sequence[Record], other: str) -> str:
     """The methods that are better or worse than ERM by one metric."""
-    by_outcome = {
-        outcome: [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
-        for outcome in ("better", "worse")
-    }
-    parts = [
-        f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM"
-        for outcome, methods in by_outcome.items()
-        if methods
-    ]
+    parts = []
+    for outcome in ("better", "worse"):
+        if methods := [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]:
+            parts.append(f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM")
     text = "; ".join(parts) or f"none of the {other}methods is shown to differ from ERM"
     return f"{capital(WORDS[gaps[0]['metric']])}: {text}."
 
@@ -324,11 +315,9 @@ def difference_tables(record: Record) -> list[Table]:
         "asked": "Your method against RCAD, positive is better.",
         "control": "RCAD against its controls, positive is better: is the adversarial direction what helps?",
     }
-    tables = [_difference_table(record["differences"][:1], "The question, judged alone; positive is better.")]
-    for role, caption in captions.items():
-        if gaps := _against(record, role):
-            tables.append(_difference_table(gaps, caption))
-    return tables
+    question = _difference_table(record["differences"][:1], "The question, judged alone; positive is better.")
+    others = [(_against(record, role), caption) for role, caption in captions.items()]
+    return [question, *(_difference_table(gaps, caption) for gaps, caption in others if gaps)]
 
 
 def _difference_table(gaps: Sequence[Record], caption: str) -> Table:

@@ -122,8 +122,11 @@ def evaluate_run(
         log.warning("left out %s: %s", name, error)
 
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
-    folder = None if out is None else check_out(out)
-
+    folder = None if out is None else report_folder(out)
+    if folder is not None:  # before anything is measured: packages, nobody else's page, a place to write to
+        check_packages()
+        earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
+        check_folder(folder)
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
     on_error = None if len(chosen) == 1 and not left_out else leave_out
@@ -153,15 +156,6 @@ def _chosen(store: Store, names: Sequence[str], leave_out: OnError) -> list[str]
     if not done and not damaged:
         raise InputError(f"expected a finished run in {store.path}, but got none; train something")
     return [record.id for record in sorted(done, key=lambda record: (record.started, record.id))]
-
-
-def check_out(out: Path | str) -> Path:
-    """The folder, where files can be written: packages, the folder, nobody else's page. Before anything is measured."""
-    check_packages()
-    folder = report_folder(out)
-    earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
-    check_folder(folder)
-    return folder
 
 
 def summary(
@@ -262,8 +256,8 @@ def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
     """mCE with the ERM run of the same seed as the baseline, whose own is 100."""
     if base is None or "corruptions" not in outcome.evaluations or "corruptions" not in base.evaluations:
         return {}
-    own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves) for o in (outcome, base))
-    return {"mce": mce(own.errors(), other.errors())}
+    own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves).errors() for o in (outcome, base))
+    return {"mce": mce(own, other)}
 
 
 def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) -> dict[str, Any]:
