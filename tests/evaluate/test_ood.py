@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn import metrics
-from torch import nn
+from torch import Tensor, nn
 
 from one_line import refusals
 from predictions import cases, random_logits
@@ -114,18 +114,13 @@ def test_quantiles_are_those_of_the_examples() -> None:
 
 
 def test_random_directions_have_the_length_asked_for_and_a_seed() -> None:
-    seen: list[torch.Tensor] = []
-
-    class Spy(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            seen.append(x)
-            return x.flatten(1)[:, :3]
-
-    x, y = torch.rand(20, 3, 4, 4), torch.arange(20) % 3
+    seen: list[Tensor] = []
+    net, x, y = nn.Flatten(), torch.rand(20, 3, 4, 4), torch.arange(20) % 3
+    net.register_forward_pre_hook(lambda _, inputs: seen.append(*inputs))
 
     def along(seed: int) -> AlphaCurve:
         generator = torch.Generator().manual_seed(seed)
-        return entropy_against_alpha(Spy(), x, y, [1.0, 3.0], direction="random", generator=generator)
+        return entropy_against_alpha(net, x, y, [1.0, 3.0], direction="random", generator=generator)
 
     first = along(4)
     assert len(seen) == 3  # one example to check the targets, then a pass for each alpha and none for a gradient

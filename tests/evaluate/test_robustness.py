@@ -176,18 +176,16 @@ def test_hidden_gradients_are_caught(kind: type[nn.Module]) -> None:
     assert found["random"].sentence.startswith("50 random points leave an accuracy of")
 
 
-class Ripples(nn.Module):
+def ripples(x: Tensor) -> Tensor:
     """Right at 0, wrong from 0.6 on, and between them waves in which small steps are caught."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        margin = 0.5 - x[:, 0] + 0.1 * torch.cos(2 * torch.pi * x[:, 0] / 0.1)
-        return torch.stack([margin, torch.zeros_like(margin)], 1)
+    margin = 0.5 - x[:, 0] + 0.1 * torch.cos(2 * torch.pi * x[:, 0] / 0.1)
+    return torch.stack([margin, torch.zeros_like(margin)], 1)
 
 
 def test_steps_that_help_the_defender_are_caught() -> None:
     x, y = torch.zeros(20, 1), torch.zeros(20, dtype=torch.long)
     attack = PGD(1.0, bounds=(-4.0, 4.0), steps=100, random_start=False)
-    found = {check.name: check for check in masking_checks(Ripples(), x, y, attack)}
+    found = {check.name: check for check in masking_checks(ripples, x, y, attack)}
     assert "transfer" not in found
     assert found["steps"].numbers["25 steps"] == 0
     assert found["steps"].numbers["100 steps"] == 100
@@ -195,21 +193,10 @@ def test_steps_that_help_the_defender_are_caught() -> None:
     assert "more steps helped by 100.0 points the defender" in found["steps"].sentence
 
 
-class Window(nn.Module):
+def window(x: Tensor) -> Tensor:
     """Wrong only around 0.65, over which long steps jump."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        margin = (x[:, 0] - 0.65).abs() - 0.05
-        return torch.stack([margin, torch.zeros_like(margin)], 1)
-
-
-def test_a_larger_radius_that_helps_is_caught() -> None:
-    x, y = torch.zeros(20, 1), torch.zeros(20, dtype=torch.long)
-    attack = PGD(0.65, bounds=(-4.0, 4.0), steps=8, step_size=0.65, random_start=False)
-    found = {check.name: check for check in masking_checks(Window(), x, y, attack)}
-    assert list(found["radius"].numbers.values())[:3] == [100, 0, 100]
-    assert not found["radius"].passed
-    assert "a larger radius helped by 100.0 points the defender" in found["radius"].sentence
+    margin = (x[:, 0] - 0.65).abs() - 0.05
+    return torch.stack([margin, torch.zeros_like(margin)], 1)
 
 
 def test_the_model_is_left_alone() -> None:
@@ -220,11 +207,12 @@ def test_the_model_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(("copies", "passes"), [(1, True), (50, False)])
-def test_few_examples_are_given_more_room(copies: int, passes: bool) -> None:
+def test_a_larger_radius_that_helps_is_caught_and_few_examples_are_given_more_room(copies: int, passes: bool) -> None:
     """Two of twenty may be chance, a hundred of a thousand are not."""
     x, y = torch.zeros(20 * copies, 1), torch.zeros(20 * copies, dtype=torch.long)
     x[: 18 * copies] = 9.0  # beyond the window, whatever the radius
     attack = PGD(0.65, bounds=(-40.0, 40.0), steps=8, step_size=0.65, random_start=False)
-    found = {check.name: check for check in masking_checks(Window(), x, y, attack)}
+    found = {check.name: check for check in masking_checks(window, x, y, attack)}
     assert list(found["radius"].numbers.values())[:3] == [100, 90, 100]
     assert found["radius"].passed == passes
+    assert passes or "a larger radius helped by 10.0 points the defender" in found["radius"].sentence

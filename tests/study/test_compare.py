@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from one_line import one_line, refusals
 from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.markdown import markdown
-from rcad.study.compare import COMPARISON, Comparison, _Work
+from rcad.study.compare import COMPARISON, Comparison
 from rcad.study.compare_page import _evidence, difference_tables, document, formed, judged, results_table
 
 pytest.importorskip("scipy.stats")
@@ -140,6 +139,7 @@ def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest
         return dict(rcad.compare("my.csv", "rcad", controls=False, **words).record)
 
     first = compare()
+    assert first["next"]["why"].startswith("Nothing was tuned yet")
     file = Path("out/compare.json")
     plain = json.loads(file.read_text())
     assert plain.pop("sha256")
@@ -159,14 +159,6 @@ def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest
     file.write_text(json.dumps({**plain, "methods": {"rcad": 3}}))
     with one_line("expected the comparison in out/compare.json.methods.rcad to be of type dict"):
         compare()
-
-
-@pytest.mark.parametrize("outcome", ["better", "worse", "undecided"])
-def test_before_anything_is_tuned_tuning_comes_next(outcome: str) -> None:
-    work = SimpleNamespace(budget=1, spaces={"rcad": ["lam"]}, seeds=range(5), _again=lambda why, *words: (why, *words))
-    found = _Work._next(work, {}, {"seeds_needed": 7, "outcome": outcome, "p_two": 0.01})  # type: ignore[arg-type]
-    assert found[0].startswith("Nothing was tuned yet")  # type: ignore[index]
-    assert found[1] == "--budget"  # type: ignore[index]
 
 
 def first_gap(**change: Any) -> Record:

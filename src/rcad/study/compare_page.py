@@ -238,7 +238,8 @@ def _against_base(gaps: Sequence[Record], other: str) -> str:
     """The methods that are better or worse than ERM by one metric."""
     parts = []
     for outcome in ("better", "worse"):
-        if methods := [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]:
+        methods = [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
+        if methods:
             parts.append(f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM")
     text = "; ".join(parts) or f"none of the {other}methods is shown to differ from ERM"
     return f"{capital(WORDS[gaps[0]['metric']])}: {text}."

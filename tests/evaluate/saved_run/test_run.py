@@ -126,7 +126,6 @@ def test_a_damaged_evaluation_is_kept_aside_and_made_again(copy: Store, caplog: 
         json.dumps({**plain, "kind": "rcad run"}): "of kind 'rcad run evaluation', but got 'rcad run'",
         json.dumps({**plain, "examples": "many"}): "the evaluation.examples to be of type int, but got 'many'",
         json.dumps({key: value for key, value in plain.items() if key != "commit"}): "but got ['commit']",
-        json.dumps({**plain, "seconds": 1}).replace('"seconds": 1', '"seconds": 1e999'): "too large, 1e999",
         json.dumps(sealed(plain) | {"seconds": 1}): "expected values that match their checksum",
         json.dumps({**plain, "run": "0" * 16}): "to belong to run",
     }
