@@ -43,6 +43,7 @@ from rcad.train.run import run
 from rcad.train.task import Problem, prepare, read
 
 SEEDS = (0, 3)
+Splits = dict[int, tuple[RunConfig, Problem]]
 
 
 def config_of(folder: Path, target: str) -> RunConfig:
@@ -50,15 +51,15 @@ def config_of(folder: Path, target: str) -> RunConfig:
     return configure({"name": str(folder / "data.csv"), "target": target}, parse_method("erm"), epochs=4)
 
 
-@pytest.fixture(params=["colour", "price"], ids=["labels", "reals"])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> RunConfig:
-    return config_of(tmp_path, request.param)
-
-
-def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
+def splits_of(config: RunConfig) -> Splits:
     dataset = read(config.data, None, None)
     configs = {seed: split_of(config, seed, dataset) for seed in SEEDS}
     return {seed: (one, prepare(one, dataset, torch.device("cpu"))) for seed, one in configs.items()}
+
+
+@pytest.fixture(params=["colour", "price"], ids=["labels", "reals"])
+def splits(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
+    return splits_of(config_of(tmp_path, request.param))
 
 
 def contestant(text: str) -> Contestant:
@@ -89,8 +90,7 @@ class Recorded:
         return [None if self.scores[k] is None else {"accuracy": 50.0 + k, "nll": 1.0} for k in chosen]
 
 
-def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig) -> None:
-    splits = splits_of(config)
+def test_each_split_chooses_by_its_held_out_rows_and_tests_one(splits: Splits) -> None:
     backend = Recorded([70.0, 80.0, None, 60.0, 60.0, 50.0])
     cell = compete(contestant("rcad"), splits, 3, backend)
     assert backend.tested == [1, 3]  # the best of each split, the first of equals
@@ -102,8 +102,7 @@ def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig
     assert (lost["0"]["test"], lost["3"]["test"]) == (None, {"accuracy": 51.0, "nll": 1.0})
 
 
-def test_every_method_has_the_same_budget(config: RunConfig) -> None:
-    splits = splits_of(config)
+def test_every_method_has_the_same_budget(splits: Splits) -> None:
     tried: dict[str, list[RunConfig]] = {}
     for name in ("erm", "confidence_penalty", "rcad", "rcad_random", "me_ada", "adversarial_training"):
         for budget in (1, 4):
@@ -119,8 +118,7 @@ def test_every_method_has_the_same_budget(config: RunConfig) -> None:
     assert [{key: row[key] for key in ("alpha", "lam")} for row in rcad] == control
 
 
-def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
-    splits = splits_of(config)
+def test_what_was_done_is_not_done_again(splits: Splits) -> None:
     first = compete(contestant("rcad"), splits, 1, Recorded([1.0, 2.0]))
     idle = Recorded([])
     again = compete(contestant("rcad"), splits, 1, idle, known=first)
@@ -132,9 +130,8 @@ def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
         assert backend.configs
 
 
-def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> None:
+def test_stacked_runs_equal_single_runs(splits: Splits, tmp_path: Path) -> None:
     """Held-out numbers of every trial and test numbers of the chosen ones, against the engine."""
-    splits = splits_of(config)
     backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
     planned = Recorded([1.0] * 4)
     compete(contestant("rcad"), splits, 2, planned)
@@ -148,20 +145,15 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> No
         assert found == pytest.approx({name: record.metrics[f"test_{name}"] for name in found}, **near)  # type: ignore[union-attr]
 
 
-def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    splits, spy = splits_of(config), Mock(wraps=backends.train_configs)
-    monkeypatch.setattr(backends, "train_configs", spy)
-    backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
-    backend.fit([one for one, _ in splits.values()], SILENT)
-    _, given = spy.call_args.args
-    assert [len(problem.test[1]) for problem in given] == [0, 0]
-
-
-def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    splits = splits_of(config)
+def test_stacks_never_hold_the_test_rows_and_parts_are_put_together_in_order(
+    splits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problems = {seed: problem for seed, (_, problem) in splits.items()}
     configs = [replace(one, optim=replace(one.optim, lr=lr)) for lr in (0.001, 0.03) for one, _ in splits.values()]
+    spy = Mock(wraps=backends.train_configs)
+    monkeypatch.setattr(backends, "train_configs", spy)
     whole = Stacked(problems).fit(configs, SILENT)
+    assert [len(problem.test[1]) for problem in spy.call_args.args[1]] == [0, 0, 0, 0]
     monkeypatch.setattr(backends, "MOST_NUMBERS", 1)
     parts = Stacked(problems).fit(configs, seen := Mock())
     for a, b in zip(whole, parts, strict=True):

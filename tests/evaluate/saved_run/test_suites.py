@@ -25,6 +25,11 @@ from rcad.runs.store import Store
 from trained import DIGITS, run_id
 
 
+@pytest.fixture
+def saved(loader: RunLoader) -> SavedRun:
+    return loader.load(run_id("erm"))
+
+
 def test_calibration_repeats_what_the_run_reported(loader: RunLoader, store: Store) -> None:
     """The weights, the splits and the units are those of the run, or these could not agree."""
     for run, names in ((run_id("rcad"), ("accuracy", "nll", "brier")), (run_id("erm", 0, "diabetes"), ("nll", "rmse"))):
@@ -63,12 +68,11 @@ def test_sets_and_temperature_are_fitted_on_the_validation_split(data: str, load
     assert "12 validation examples are too few for conformal sets of 95% or 99%." in few.notes
 
 
-def test_no_temperature_without_a_validation_split_or_with_a_perfect_one(loader: RunLoader) -> None:
+def test_no_temperature_without_a_validation_split_or_with_a_perfect_one(saved: SavedRun, loader: RunLoader) -> None:
     run = run_id("label_smoothing", 0, DIGITS, "data.validation=0", "train.selection=last")
     found = calibration(loader.load(run), Settings(), silent)
     assert not any("temperature" in name or "scaled" in name or "conformal" in name for name in found.numbers)
     assert found.notes == ("No validation split was held out, so no temperature is fitted.",)
-    saved = loader.load(run_id("erm"))
     x, _ = saved.problem.val
     perfect = replace(saved, problem=replace(saved.problem, val=(x, saved.outputs(x).argmax(1))))
     found = calibration(perfect, Settings(), silent)
@@ -76,8 +80,7 @@ def test_no_temperature_without_a_validation_split_or_with_a_perfect_one(loader:
     assert "every validation example is right" in found.notes[0]
 
 
-def test_attacks_on_images_have_the_radius_and_the_bounds_of_pixels(loader: RunLoader) -> None:
-    saved = loader.load(run_id("erm"))
+def test_attacks_on_images_have_the_radius_and_the_bounds_of_pixels(saved: SavedRun) -> None:
     found = attacks(saved, replace(QUICK, masking=False), silent)
     x, y = saved.examples("attacks", QUICK)
     alone = attacked_accuracy(saved.model, x, y, {"fgsm": FGSM(0.1)}).accuracies()
@@ -110,8 +113,7 @@ def test_attacks_on_a_table_have_no_bounds(loader: RunLoader) -> None:
     assert len(found.notes) == 2
 
 
-def test_corruptions_by_hand(loader: RunLoader) -> None:
-    saved = loader.load(run_id("erm"))
+def test_corruptions_by_hand(saved: SavedRun) -> None:
     found = corruptions(saved, QUICK, silent)
     x, y = saved.examples("corruptions", QUICK)
     chosen = {"corruptions": QUICK.corruptions, "severities": QUICK.severities, "seed": QUICK.seed}
@@ -134,8 +136,7 @@ def published(folder: Path, loader: RunLoader, names: tuple[str, ...] = CORRUPTI
     return folder
 
 
-def test_published_images_are_read(loader: RunLoader, tmp_path: Path) -> None:
-    saved = loader.load(run_id("erm"))
+def test_published_images_are_read(saved: SavedRun, loader: RunLoader, tmp_path: Path) -> None:
     chosen = replace(QUICK, corrupted=str(published(tmp_path / "c", loader)))
     found = corruptions(saved, chosen, silent)
     assert found.curves["provenance"] == "published"
@@ -144,8 +145,7 @@ def test_published_images_are_read(loader: RunLoader, tmp_path: Path) -> None:
     assert found.numbers["corrupted_nll_mean"] == pytest.approx(found.numbers["corrupted_nll_clean"])
 
 
-def test_a_published_set_must_fit(loader: RunLoader, tmp_path: Path) -> None:
-    saved = loader.load(run_id("erm"))
+def test_a_published_set_must_fit(saved: SavedRun, loader: RunLoader, tmp_path: Path) -> None:
     part = published(tmp_path / "part", loader, ("fog",))
     with pytest.raises(InputError, match=r"expected pixelate in .*part, but it is missing"):
         published_set(saved, replace(QUICK, corrupted=str(part)))
@@ -218,8 +218,7 @@ def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) ->
     assert wide.train.x.shape == (2, 3, 8, 24)  # of one size, they are not cut
 
 
-def test_what_makes_no_sense_is_said(loader: RunLoader) -> None:
-    saved = loader.load(run_id("erm"))
+def test_what_makes_no_sense_is_said(saved: SavedRun) -> None:
     x, y = saved.problem.test
 
     def cut(rows: int) -> SavedRun:
@@ -227,7 +226,7 @@ def test_what_makes_no_sense_is_said(loader: RunLoader) -> None:
         return replace(saved, model=lambda x: x.new_zeros(len(x), 10), problem=problem)
 
     assert corruptions(cut(4), QUICK, silent).examples == 24
-    real, table = (loader.load(run_id("erm", 0, data)) for data in ("diabetes", "breast_cancer"))
+    real, table = (saved.loader.load(run_id("erm", 0, data)) for data in ("diabetes", "breast_cancer"))
     for suite, unfit, says in (
         (corruptions, cut(3), "at least 4 pixels a side; this run's are 8x3"),
         (corruptions, table, "images"),
