@@ -162,7 +162,6 @@ def dlr_towards(target: Tensor) -> AttackLoss:
 
 
 def _leading(output: Tensor, count: int, loss: str) -> tuple[Tensor, ...]:
-    """The `count` largest logits of each example, in descending order."""
     if output.shape[1] < count:
         raise InputError(f'expected at least {count} classes for {loss}, but got {output.shape[1]}; use loss="ce"')
     return output.topk(count, dim=1).values.unbind(1)

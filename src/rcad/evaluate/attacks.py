@@ -273,7 +273,6 @@ class _Pace:
         self._top_then, self._halved_then = loss, torch.zeros_like(loss, dtype=torch.bool)
 
     def record(self, point: Tensor, look: Look, gradient: Tensor) -> None:
-        """Takes note of one step."""
         self._rises = self._rises + (look.loss > self._last_loss)
         self._steps += 1
         self._last_loss = look.loss

@@ -91,7 +91,6 @@ class Table:
 
     @property
     def body(self) -> list[list[Cell]]:
-        """Every row, the last one too."""
         return [*self.cells, *([self.last_cells] if self.last is not None else [])]
 
     @property

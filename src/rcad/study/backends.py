@@ -92,10 +92,8 @@ class Scheduled:
 
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:
-    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin.
-
-    A user's own has none: its measure would see the rows of several networks at once.
-    """
+    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin."""
+    # A user's own has none: its measure would see the rows of several networks at once.
     if has_own(config.method) or not is_table(problem) or why_not(config) is not None or not len(problem.val[1]):
         return False
     try:
@@ -126,7 +124,6 @@ class Stacked:
         return [self._test(k) if k in self._models else None for k in chosen]
 
     def _parts(self, configs: Sequence[RunConfig]) -> list[list[int]]:
-        """Runs of one shape, as many as fit into memory."""
         shapes: dict[tuple[torch.Size, torch.Size], list[int]] = {}
         for k, config in enumerate(configs):
             problem = self._problems[config.seed]

@@ -212,7 +212,6 @@ class _Work:
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
-        """Train, judge, write."""
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:

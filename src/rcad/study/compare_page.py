@@ -127,7 +127,6 @@ def _named(cells: Cells, role: str) -> list[str]:
 
 
 def results(cell: Mapping[str, Any], metric: str) -> dict[int, float | None]:
-    """A method's test results by seed."""
     return {int(seed): (run["test"] or {}).get(metric) for seed, run in cell["seeds"].items()}
 
 
@@ -265,7 +264,6 @@ def _size(gap: Record) -> str:
 
 
 def what_was_done(record: Record) -> list[str]:
-    """The protocol in words."""
     tried = (
         f"On every split each method tried {record['budget']} configurations, its default among them: the same weight "
         "decays for every method, and its own hyperparameters. The configuration with the best validation "
@@ -288,7 +286,6 @@ def what_was_done(record: Record) -> list[str]:
 
 
 def results_table(record: Record) -> Table:
-    """Every method's test results and cost."""
     base = record["methods"][record["base"]].get("passes")  # earlier records did not count them
     rows = []
     for name, cell in record["methods"].items():
@@ -350,7 +347,6 @@ def _chosen_section(record: Record) -> list[Section]:
 
 
 def how_judged(record: Record) -> list[str]:
-    """The rule, and what its words mean."""
     ratio = record["test_ratio"]
     overlapping = (
         "Splits of one data set overlap, so their results are not independent: variances carry Nadeau and Bengio's "

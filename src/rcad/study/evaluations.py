@@ -189,7 +189,6 @@ def summary(
 
 
 def _kind(config: RunConfig) -> str:
-    """What the runs of a group share: all but the seed."""
     return config_id(replace(config, seed=0))
 
 

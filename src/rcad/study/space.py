@@ -180,7 +180,6 @@ class OptunaSearch:
         self._without_score: deque[Any] = deque()
 
     def ask(self) -> Values:
-        """The next point to try."""
         if self._first is not None:
             first, self._first = self._first, None
             self._without_score.append(None)  # it need not lie in the space, so the sampler does not learn from it
@@ -298,7 +297,6 @@ def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) ->
 
 
 def applied(config: RunConfig, values: Values, methods: Defaults) -> RunConfig:
-    """The config of a trial."""
     texts = {key: "none" if value is None else value for key, value in values.items()}
     settings = [f"{key if key in KEYS else f'method.{key}'}={text}" for key, text in texts.items()]
     return override(config, settings, methods=methods)

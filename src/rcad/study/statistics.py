@@ -53,7 +53,6 @@ def numbers(values: Sequence[float], *, at_least: int = 1) -> Array:
 
 
 def differences(first: Sequence[float], second: Sequence[float], *, at_least: int = 1) -> Array:
-    """The differences of two lists that pair."""
     a, b = numbers(first, at_least=at_least), numbers(second, at_least=at_least)
     if len(a) != len(b):
         raise InputError(f"expected two lists of equally many results to pair, but got {len(a)} and {len(b)}")

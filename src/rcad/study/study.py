@@ -96,7 +96,6 @@ class Setup:
 
     @property
     def fixed(self) -> set[str]:
-        """The fields that the settings name."""
         return {setting.partition("=")[0].strip() for setting in self.settings}
 
     def options(self) -> list[str]:
@@ -258,7 +257,6 @@ def passes(method: Method, epochs: int) -> float:
 
 
 def space_of(rows: tuple[MethodRow, ...], config: RunConfig, problem: Problem, setup: Setup) -> Space:
-    """The ranges that a method may try on this data."""
     return default_space(replace(config, method=rows), images=not is_table(problem), fixed=setup.fixed)
 
 

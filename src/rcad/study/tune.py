@@ -241,7 +241,6 @@ class _Work:
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
-        """Search, write."""
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -344,7 +343,6 @@ def document(record: Mapping[str, Any]) -> Document:
 
 
 def trials_table(record: Mapping[str, Any]) -> Table:
-    """Every trial, the best one marked."""
     trials = record["trials"]
     keys = list(dict.fromkeys(key for trial in trials for key in trial["values"]))
     names = [name for name in WORDS if any(name in (trial["metrics"] or {}) for trial in trials)]

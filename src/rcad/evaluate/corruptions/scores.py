@@ -65,7 +65,6 @@ class CorruptionScores:
         return {name: _mean([cell.nll for cell in cells]) for name, cells in self.scores.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a record."""
         scores = {name: list(map(asdict, cells)) for name, cells in self.scores.items()}
         return {**asdict(self), "severities": list(self.severities), "scores": scores}
 
@@ -252,7 +251,6 @@ def severity_curve(errors: Mapping[str, Sequence[float]]) -> tuple[float, ...]:
 
 
 def _by_corruption(errors: Errors) -> dict[str, float]:
-    """The mean over the severities."""
     if not errors:
         raise InputError("expected the errors of at least one corruption, but got none")
     means = {}

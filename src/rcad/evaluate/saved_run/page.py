@@ -52,11 +52,7 @@ ABOUT = {
 
 
 def document(summary: Summary, *, brief: bool = False) -> Document:
-    """All that an evaluation says; figures need matplotlib.
-
-    Args:
-        brief: the tables and their notes alone, as a terminal shows them.
-    """
+    """All that an evaluation says; `brief`: the tables and their notes alone, as a terminal shows them."""
     groups, suites = summary["groups"], summary["suites"]
     sections = [_section(summary, suite, brief=brief) for suite in suites]
     gains, sentences = differences(groups, suites), comparison_notes(summary)

@@ -54,9 +54,7 @@ def evaluate(
 ) -> Outcome:
     """One run, by its id or the start of it, suite by suite; each record is written as soon as it is whole.
 
-    Args:
-        title: what the progress calls it.
-        again: measure also what a record holds already.
+    The progress calls it `title`; `again` measures also what a record holds already.
     """
     record = loader.store.get(run)
     if is_pack(loader.store.where(record.id)) and not again:
@@ -125,9 +123,8 @@ def evaluate_all(
 ) -> list[Outcome]:
     """Several runs, one after the other; a suite that makes sense for none of them is an error.
 
-    Args:
-        on_error: takes a run that cannot be evaluated, with its error, and the others follow; None raises it. A
-            request that fits none of the runs, for one and the same reason, is an error all the same.
+    `on_error` takes a run that cannot be evaluated, and the others follow; None raises its error. A request that fits
+    none of the runs, for one and the same reason, is an error all the same.
     """
     unfit: dict[str, InputError] = {}
     misfits: dict[str, InputError] = {}

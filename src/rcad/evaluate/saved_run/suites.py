@@ -57,10 +57,7 @@ class NotApplicable(Exception):
 
 
 def calibration(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
-    """How honest the probabilities are: as they are, with one temperature, and as conformal sets or intervals.
-
-    Temperature and sets are fitted on the validation split.
-    """
+    """How honest the probabilities are: as they are, then with what the validation split corrects."""
     x, y = saved.examples("calibration", settings)
     output = saved.outputs(x)
     progress("test examples", 1, 2)
@@ -108,11 +105,7 @@ def _of_classes(
 
 
 def attacks(saved: SavedRun, settings: Settings, progress: OnStep, twin: SavedRun | None = None) -> SuiteResult:
-    """Percent right under each attack and radius, and whether that can be believed.
-
-    Args:
-        twin: the ERM run whose attacks are tried on this model.
-    """
+    """Percent right under each attack and radius, those on an ERM `twin` too, and whether that can be believed."""
     if not saved.problem.classes:
         raise NotApplicable("Attacks are made on classes; this run has a regression target.")
     x, y = saved.examples("attacks", settings)

@@ -71,7 +71,6 @@ def radii(groups: Sequence[Group]) -> list[float]:
 
 
 def foreign_sets(groups: Sequence[Group]) -> list[str]:
-    """The names of the foreign data."""
     return list(dict.fromkeys(name for g in groups for e in evaluations(g, "ood") for name in e["curves"]["foreign"]))
 
 
@@ -141,7 +140,6 @@ def comparison_notes(summary: Summary) -> list[str]:
 
 
 def masking_words(groups: Sequence[Group]) -> str:
-    """How many checks were made, and how many failed."""
     checks = [check for g in groups for e in evaluations(g, "attacks") for check in e["curves"]["masking"]]
     failed = [check["name"] for check in checks if not check["passed"]]
     if not failed:
@@ -258,7 +256,6 @@ def spread(name: str, numbers: Mapping[str, Any]) -> str:
 
 
 def signed(name: str, gain: Mapping[str, Any]) -> str:
-    """A difference with its interval, where it has one."""
     half = None if gain["low"] is None else (gain["high"] - gain["low"]) / 2
     places = _places(name, gain["mean"], half)
     mean, low, high = (fixed(gain[key], places, sign=True, minus="-") for key in ("mean", "low", "high"))
