@@ -1,4 +1,4 @@
-"""A classifier's numbers: against other libraries, by loops and by hand; each aggregate is fetched once, on any device."""
+"""A classifier's numbers: against other libraries, by loops and by hand; each aggregate is fetched once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our statistics against scipy and statsmodels, to 1e-10; which test for which seeds; that 5% means 5%, in simulations."""
+"""Our statistics against scipy and statsmodels, to 1e-10; which test for which seeds; that 5% means 5%."""
 
 from __future__ import annotations
 
