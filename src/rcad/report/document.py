@@ -199,10 +199,6 @@ class Section:
         return [part for part in self.parts if isinstance(part, Table)]
 
     @property
-    def figures(self) -> list[Figure]:
-        return [part for part in self.parts if isinstance(part, Figure)]
-
-    @property
     def anchor(self) -> str:
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
 
@@ -224,7 +220,7 @@ class Document:
 
     @property
     def figures(self) -> list[Figure]:
-        return [figure for section in self.sections for figure in section.figures]
+        return [part for section in self.sections for part in section.parts if isinstance(part, Figure)]
 
     @property
     def tables(self) -> list[Table]:

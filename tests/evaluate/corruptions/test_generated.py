@@ -33,16 +33,9 @@ def photos():
     ]
 
     def cut(side, count):
-        generator = torch.Generator().manual_seed(0)
-        pieces = []
-        for index in range(count):
-            picture = pictures[index % 2]
-            length = int(torch.randint(200, 427, (1,), generator=generator))
-            top = int(torch.randint(427 - length, (1,), generator=generator))
-            left = int(torch.randint(640 - length, (1,), generator=generator))
-            piece = picture[None, :, top : top + length, left : left + length]
-            pieces.append(F.interpolate(piece, size=(side, side), mode="bilinear", antialias=True))
-        return torch.cat(pieces).clamp(0, 1)
+        places = torch.randint(100, (count, 2), generator=seeded()).tolist()
+        pieces = [pictures[k % 2][None, :, top : top + 320, left : left + 320] for k, (top, left) in enumerate(places)]
+        return F.interpolate(torch.cat(pieces), size=(side, side), mode="bilinear", antialias=True).clamp(0, 1)
 
     return cut
 

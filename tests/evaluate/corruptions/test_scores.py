@@ -63,20 +63,6 @@ def test_each_cell_is_the_score_on_the_corrupted_images():
     assert (found.clean.accuracy, found.clean.nll) == pytest.approx(by_hand(net, x, y), rel=1e-5)
 
 
-def test_the_default_is_all_of_it_and_the_batch_size_does_not_matter():
-    (x, y), net = data(), model()
-    calls = []
-    found = evaluate_corruptions(net, x, y, batch_size=37, progress=lambda *counts: calls.append(counts))
-    assert list(found.scores) == list(CORRUPTIONS)
-    assert all(len(cells) == 5 for cells in found.scores.values())
-    assert calls[0] == (37, 37 * 76)
-    assert calls[-1] == (37 * 76, 37 * 76)
-    again = evaluate_corruptions(net, x, y, batch_size=8)
-    for name in CORRUPTIONS:
-        for one, two in zip(found.scores[name], again.scores[name], strict=True):
-            assert one.nll == pytest.approx(two.nll, rel=2e-3), name  # uint8 may round the other way
-
-
 def test_the_model_and_the_random_state_are_left_alone():
     (x, y), net = data(), model()
     net.train()

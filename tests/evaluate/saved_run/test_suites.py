@@ -13,7 +13,6 @@ from evaluate.saved_run.conftest import QUICK
 from paper_records import silent
 from rcad.data.corrupted import CORRUPTIONS
 from rcad.errors import InputError
-from rcad.evaluate.attack_search import draw_rows
 from rcad.evaluate.attacks import FGSM, accuracy_under, attacked_accuracy
 from rcad.evaluate.classification import fit_temperature
 from rcad.evaluate.conformal import conformal_classes, conformal_values
@@ -244,13 +243,6 @@ def test_foreign_data_must_fit(loader: RunLoader) -> None:
     assert noise.shape == (50, 1, 8, 8)
     assert 0 <= noise.min() < 0.1 < 0.9 < noise.max() <= 1
     assert foreign_inputs(table, "noise", 50, 0).std() == pytest.approx(1, abs=0.1)
-
-
-def test_the_same_examples_for_every_method(loader: RunLoader) -> None:
-    first, second = (loader.load(run_id(method)).examples("ood", QUICK) for method in ("erm", "rcad"))
-    assert torch.equal(first[0], second[0])
-    x = loader.load(run_id("erm")).problem.test[0]
-    assert torch.equal(first[0], x[draw_rows(359, 24, 0)])
 
 
 @pytest.mark.gpu
