@@ -227,23 +227,6 @@ def _affine(height: int, width: int, jitter: float, draws: Draws) -> Tensor:
     return (a + c) / 2 + rows * (b - c) / (2 * half) + columns * (a - b) / (2 * half)
 
 
-_LUMA_TABLE = (
-    (16, 11, 10, 16, 24, 40, 51, 61),
-    (12, 12, 14, 19, 26, 58, 60, 55),
-    (14, 13, 16, 24, 40, 57, 69, 56),
-    (14, 17, 22, 29, 51, 87, 80, 62),
-    (18, 22, 37, 56, 68, 109, 103, 77),
-    (24, 35, 55, 64, 81, 104, 113, 92),
-    (49, 64, 78, 87, 103, 121, 120, 101),
-    (72, 92, 95, 98, 112, 100, 103, 99),
-)
-_CHROMA_TABLE = (
-    (17, 18, 24, 47, 99, 99, 99, 99),
-    (18, 21, 26, 66, 99, 99, 99, 99),
-    (24, 26, 56, 99, 99, 99, 99, 99),
-    (47, 66, 99, 99, 99, 99, 99, 99),
-    *[(99,) * 8] * 4,
-)
 # JFIF: Y, Cb and Cr from R, G and B; the chroma is centred at 128.
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 _TO_RGB = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
@@ -258,12 +241,12 @@ def jpeg_compression(x: Tensor, quality: int, draws: Draws) -> Tensor:
     """
     levels = (x * 255).round()
     if x.shape[1] != 3:
-        return _coded(levels, quality, _LUMA_TABLE) / 255
+        return _coded(levels, quality, "luma") / 255
     height, width = x.shape[-2:]
     components = _colours(levels, _TO_YCBCR).round()
-    luma = _coded(components[:, :1], quality, _LUMA_TABLE)
+    luma = _coded(components[:, :1], quality, "luma")
     # Chroma lies about 0 here; the coder wants levels about 128.
-    chroma = _coded(_halved(components[:, 1:]) + 128, quality, _CHROMA_TABLE)[..., : -(-height // 2), : -(-width // 2)]
+    chroma = _coded(_halved(components[:, 1:]) + 128, quality, "chroma")[..., : -(-height // 2), : -(-width // 2)]
     chroma = F.interpolate(chroma - 128, scale_factor=2, mode="bilinear", align_corners=False).round_()
     return _colours(torch.cat([luma, chroma[..., :height, :width]], 1), _TO_RGB) / 255
 
@@ -280,7 +263,7 @@ def _colours(x: Tensor, matrix: tuple[tuple[float, ...], ...]) -> Tensor:
     return torch.einsum("oc,bchw->bohw", torch.tensor(matrix, device=x.device), x)
 
 
-def _coded(levels: Tensor, quality: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
+def _coded(levels: Tensor, quality: int, table: str) -> Tensor:
     """Levels 0..255 after transform, rounding to the quality's steps, and back."""
     height, width = levels.shape[-2:]
     filled = _filled(levels, 8, 8) - 128
@@ -311,10 +294,11 @@ def _transform() -> Tensor:
 
 
 @functools.lru_cache(maxsize=64)
-def _steps(quality: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
-    """The table at a quality from 1 to 100, by libjpeg's rule, flat."""
+def _steps(quality: int, table: str) -> Tensor:
+    """The table, "luma" or "chroma", at a quality from 1 to 100, by libjpeg's rule, flat."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return torch.tensor(table).flatten().mul(percent).add(50).div(100, rounding_mode="floor").clamp(1, 255).float()
+    steps = torch.tensor(CONSTANTS["jpeg_compression"][table]).flatten() * percent
+    return steps.add(50).div(100, rounding_mode="floor").clamp(1, 255).float()
 
 
 SMALLEST = 4
