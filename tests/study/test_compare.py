@@ -108,8 +108,8 @@ def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
 
 
 def test_holm_is_over_the_second_family_alone() -> None:
-    found = cells({"rcad": 0.5, "mixup": 0.1, "rcad_random": 0.2, "confidence_penalty": 0.0})
-    question, *others = compared(found)["differences"]
+    gains = {"rcad": 0.5, "mixup": 0.1, "rcad_random": 0.2, "confidence_penalty": 0.0}
+    question, *others = compared(cells(gains))["differences"]
     assert question["p_holm"] == question["p_two"]
     assert len(others) == 3 * (4 + 2) - 1
     least = min(gap["p_two"] for gap in others)

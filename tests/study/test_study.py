@@ -175,26 +175,20 @@ def test_rcad_brings_its_controls() -> None:
     assert list(roles("mixup + rcad(alpha=2.0, lam=0.3, steps=4)"))[2:] == shared
 
 
-def test_the_overlap_of_splits() -> None:
+def test_the_overlap_of_splits_and_seeds_go_through_the_standard_ones() -> None:
     x = np.zeros((100, 2), np.float32)
     whole = Dataset("d", "classification", Split(x, np.arange(100) % 2), classes=("a", "b"))
     assert overlap(whole, resolve(whole)) == pytest.approx(20 / 80)
     assert overlap(whole, resolve(whole, n=30)) == pytest.approx(20 / 80)
     own = replace(whole, test=Split(x[:10], np.arange(10) % 2))
     assert overlap(own, resolve(own)) == 0.0
-    standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),))
+    standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),) * 2)
     assert overlap(standard, resolve(standard)) == pytest.approx(10 / 90)
-
-
-def test_seeds_go_through_the_standard_splits() -> None:
-    x = np.zeros((10, 2), np.float32)
-    halves = (np.arange(5), np.arange(5, 10))
-    data = Dataset("d", "classification", Split(x, np.arange(10) % 2), standard_splits=(halves, halves[::-1]))
     config = configure("d", parse_method("erm"))
-    assert [split_of(config, seed, data).data.split for seed in (0, 1, 2)] == [0, 1, 0]
+    assert [split_of(config, seed, standard).data.split for seed in (0, 1, 2)] == [0, 1, 0]
     fixed = replace(config, data=replace(config.data, split=1))
-    assert split_of(fixed, 0, data).data.split == 1
-    assert split_of(config, 5, replace(data, standard_splits=())).data.split is None
+    assert split_of(fixed, 0, standard).data.split == 1
+    assert split_of(config, 5, whole).data.split is None
 
 
 def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
