@@ -25,9 +25,8 @@ OUTSIDE = 1e-5
 class Ball:
     """The allowed points around a batch x, in float32 or float64.
 
-    In "linf" every coordinate gets limits that are rounded towards x. In "l2" the radius is made smaller by what
-    rounding the coordinates can add to it, a few millionths of a usual radius. Either way |x' - x| <= eps holds for the
-    numbers that are returned, not only for those before rounding.
+    |x' - x| <= eps holds for the numbers that are returned, not only before rounding: in "linf" the limits of every
+    coordinate are rounded towards x, in "l2" the radius is smaller by what rounding can add, some millionths of it.
     """
 
     def __init__(self, x: Tensor, move: Move) -> None:

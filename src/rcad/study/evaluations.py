@@ -172,7 +172,7 @@ def summary(
     first = {kind: group[0].record for kind, group in members.items()}
     # In the order in which the runs were named, ERM before all.
     order = dict.fromkeys(_kind(outcome.record.config) for outcome in outcomes)
-    kinds = sorted(order, key=lambda kind: not _is_erm(first[kind].config))
+    kinds = sorted(order, key=lambda kind: first[kind].config != erm_config(first[kind].config))
     names = dict(zip(kinds, _names([first[kind] for kind in kinds]), strict=True))
     return finite_or_none(  # type: ignore[no-any-return]
         {
@@ -192,10 +192,6 @@ def _kind(config: RunConfig) -> str:
     return config_id(replace(config, seed=0))
 
 
-def _is_erm(config: RunConfig) -> bool:
-    return config == erm_config(config)
-
-
 def _names(records: Sequence[RunRecord]) -> list[str]:
     """The method's, with the data where there are several, and with an id where that is not enough."""
     several = len({record.config.data.name for record in records}) > 1
@@ -207,8 +203,8 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
 def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[str, str]) -> dict[str, Any]:
     """One method over its seeds, beside the ERM runs with the same data and settings."""
     group = members[kind]
-    config = group[0].record.config
-    is_base, base_kind = _is_erm(config), _kind(erm_config(config))
+    config, base_config = group[0].record.config, erm_config(group[0].record.config)
+    is_base, base_kind = config == base_config, _kind(base_config)
     base = members.get(base_kind, ())
     rows = [_numbers(outcome) for outcome in group]
     notes = []

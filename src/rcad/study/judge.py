@@ -57,9 +57,8 @@ class JudgedClaim(NamedTuple):
 def judge_claims(gains: Sequence[Paired | None], published: Sequence[float | None]) -> list[JudgedClaim]:
     """The verdicts of `CLAIM_RULE` on a family of claims.
 
-    Args:
-        gains: our differences, oriented so that positive speaks for the claim; None where a run diverged.
-        published: their sizes as printed, > 0; None where the paper gives none.
+    `gains` are our differences, positive where they speak for the claim, None where a run diverged; `published` are
+    their sizes as printed, > 0, None where the paper gives none.
     """
     forward = holm([1.0 if gain is None else gain.p_greater for gain in gains])
     reverse = holm([1.0 if gain is None else gain.p_less for gain in gains])

@@ -38,11 +38,7 @@ class StudyResult:
 
     @classmethod
     def read(cls, path: Path | str) -> Self:
-        """The study in a file (.json).
-
-        Raises:
-            InputError: it holds none, or one that was changed.
-        """
+        """The study in a file (.json); raises InputError where it holds none, or one that was changed."""
         return cls.KIND.read(Path(path))  # type: ignore[no-any-return]
 
     @property

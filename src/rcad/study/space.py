@@ -164,9 +164,7 @@ def short(value: float) -> float:
 class OptunaSearch:
     """Optuna's sampler: `ask` gives a point, `tell` takes its score. The same scores give the same points again.
 
-    Args:
-        space: without "auto".
-        side_by_side: whether several points are asked for before the first has its score; they should not be alike.
+    The space is without "auto". Points that are asked for `side_by_side`, before the first has its score, differ.
     """
 
     def __init__(self, space: Space, first: Values | None, *, side_by_side: bool = False) -> None:

@@ -272,11 +272,8 @@ def compete(
 ) -> dict[str, Any]:
     """The results of a method on every split: tuned on the held-out rows, tested once.
 
-    Args:
-        splits: the config and the data of each seed.
-        budget: candidates on each split; 1 for the start alone.
-        metric: what a candidate is chosen by, see `rank`.
-        earlier: what this gave before; it is given back if it is of the same configs, data and metric.
+    Of the `budget` candidates on each split (1: the start alone) `metric` chooses one, see `rank`. What this gave
+    `earlier` is given back if it is of the same configs, data and metric.
     """
     methods: Defaults = method_defaults()
     configs: list[RunConfig] = []

@@ -115,10 +115,7 @@ def disk(radius: float, sigma: float) -> npt.NDArray[np.float64]:
 
 
 def streak(x: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
-    """x smeared one way along a line at `angle` (radians, one per image), fading like half a Gaussian.
-
-    The picture continues with its border pixels.
-    """
+    """x, continued by its border pixels, smeared one way at `angle` (radians, one per image), like half a Gaussian."""
     count, channels, height, width = x.shape
     weights = np.exp(-((np.arange(2 * radius + 1) / sigma) ** 2) / 2)
     weights = weights[weights > 1 / 512]
