@@ -1,20 +1,22 @@
-"""Attacks against closed forms and a slow twin, their promises about the model, and the accuracy they leave."""
+"""Attacks: their distances hold; against closed forms and a slow twin; their promises about the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from attacked_net import fitted, patterns
-from rcad import InputError
-from rcad.evaluate.attack_search import Ball
-from rcad.evaluate.attacks import APGD, FGSM, PGD, RandomSearch, Worst, attacked_accuracy, checkpoints
+from one_line import refusals
+from rcad.evaluate.attack_search import Ball, dlr, dlr_towards, margin
+from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, RandomSearch, Worst, attacked_accuracy, checkpoints
 from rcad.loss.perturbations import Move
 from small_nets import images, left_alone, norm_net, smooth_net
 
@@ -60,20 +62,13 @@ def test_a_linear_model_loses_the_margin_of_the_closed_form(attack: Any, norm: A
 def test_more_steps_and_more_restarts_break_more(norm: Any) -> None:
     net, (x, y) = fitted(), patterns(200, 1)
     eps = 0.03 if norm == "linf" else 0.3
-    masks = [
-        attacked_accuracy(
-            net, x, y, [PGD(eps, norm, steps=steps, step_size=eps / 4, random_start=False)], batch_size=200
-        ).worst
-        for steps in (1, 4, 16)
-    ]
     # The points visited by fewer steps of the same size are among those of more.
-    assert all(bool((many <= few).all()) for few, many in pairwise(masks))
-    assert masks[0].sum() > masks[-1].sum()
-    once, often = (
-        attacked_accuracy(net, x, y, [PGD(eps, norm, steps=3, restarts=n)], batch_size=200).worst for n in (1, 6)
-    )
-    assert bool((often <= once).all())
-    assert often.sum() < once.sum()
+    longer = [PGD(eps, norm, steps=steps, step_size=eps / 4, random_start=False) for steps in (1, 4, 16)]
+    again = [PGD(eps, norm, steps=3, restarts=restarts) for restarts in (1, 6)]
+    for attacks in (longer, again):
+        masks = [attacked_accuracy(net, x, y, [attack], batch_size=200).worst for attack in attacks]
+        assert all(bool((many <= few).all()) for few, many in pairwise(masks))
+        assert masks[0].sum() > masks[-1].sum()
 
 
 @pytest.mark.parametrize("attack", ALL, ids=ids)
@@ -116,22 +111,10 @@ def test_another_seed_is_another_start() -> None:
 
 @pytest.mark.parametrize("attack", ALL, ids=ids)
 def test_the_mode_comes_back_after_an_exception(attack: Any) -> None:
-    class Breaks(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = norm_net()
-            self.calls = 0
-
-        def forward(self, x: Tensor) -> Tensor:
-            self.calls += 1
-            if self.calls > 1:
-                raise KeyboardInterrupt
-            return self.net(x)  # type: ignore[no-any-return]
-
-    net, (x, y) = Breaks(), images(9)
-    if isinstance(attack, FGSM):
-        net.calls = 1
-    with pytest.raises(KeyboardInterrupt), left_alone(net):
+    net, (x, y) = norm_net(), images(9)
+    calls = iter([None] * (not isinstance(attack, FGSM)))
+    net.register_forward_hook(lambda *_: next(calls))
+    with pytest.raises(StopIteration), left_alone(net):
         attack.perturb(net, x, y)
 
 
@@ -147,35 +130,23 @@ def test_without_random_starts_the_batch_does_not_matter(attack: Any) -> None:
 
 def test_later_restarts_see_only_what_withstood() -> None:
     sizes: list[int] = []
-
-    class Sizes(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            sizes.append(len(x))
-            return fitted()(x)  # type: ignore[no-any-return]
-
-    x, y = patterns(60, 1)
-    PGD(0.03, steps=2, restarts=3).perturb(Sizes(), x, y)
+    net, (x, y) = fitted(), patterns(60, 1)
+    PGD(0.03, steps=2, restarts=3).perturb(lambda z: (sizes.append(len(z)), net(z))[1], x, y)
     searches = [sizes[i : i + 3] for i in range(0, len(sizes), 3)]
     assert [len(set(part)) for part in searches] == [1, 1, 1]
     assert 60 == searches[0][0] > searches[1][0] >= searches[2][0] > 0
 
 
 def test_steps_cost_one_forward_and_backward_each() -> None:
-    counts = {"forward": 0, "backward": 0}
-
-    def model(x: Tensor) -> Tensor:
-        counts["forward"] += 1
-        output = smooth(x)
-        if output.requires_grad:
-            output.register_hook(lambda g: counts.__setitem__("backward", counts["backward"] + 1))
-        return output  # type: ignore[no-any-return]
-
-    smooth, (x, y) = smooth_net(), images()
+    net, (x, y) = smooth_net(), images()
+    passes: list[str] = []
+    net.register_forward_hook(lambda *_: passes.append("forward"))
+    net.register_full_backward_hook(lambda *_: passes.append("backward"))
     for attack, backwards in ((FGSM(0.1), 1), (PGD(0.1, steps=7), 7), (APGD(0.1, steps=7), 7)):
-        counts.update(forward=0, backward=0)
-        attack.perturb(model, x, y)
-        assert counts["backward"] == backwards
-        assert counts["forward"] <= backwards + 1
+        passes.clear()
+        attack.perturb(net, x, y)
+        assert passes.count("backward") == backwards
+        assert passes.count("forward") <= backwards + 1
 
 
 def test_the_steps_of_pgd_have_the_stated_length() -> None:
@@ -188,9 +159,8 @@ def test_the_steps_of_pgd_have_the_stated_length() -> None:
     ):
         torch.testing.assert_close(attack.perturb(model, x, y), torch.full_like(x, expected))
     seen: list[float] = []
-    PGD(0.4, bounds=None, steps=10, random_start=False).perturb(
-        lambda z: (seen.append(z[0, 0].item()), model(z))[1], x, y
-    )
+    attack = PGD(0.4, bounds=None, steps=10, random_start=False)
+    attack.perturb(lambda z: (seen.append(z[0, 0].item()), model(z))[1], x, y)
     assert seen[1] == pytest.approx(0.1)
 
 
@@ -200,46 +170,32 @@ def test_empty_batches_pass_through() -> None:
         assert attack.perturb(smooth_net(), x[:0], y[:0]).shape == (0, 3, 8, 8)
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: FGSM(-0.1), "expected eps to be a finite number >= 0"),
-        (lambda: PGD(0.1, restarts=2, random_start=False), "expected random_start=True with several restarts"),
-        (lambda: APGD(0.1, targets=3), 'expected loss="dlr" with targets=3'),
-        (lambda: FGSM(0.1, bounds=(1, 0)), "expected bounds as"),
-        (lambda: Worst([]), "expected at least one attack"),
-    ],
+test_bad_values_are_refused = refusals(
+    (FGSM, -0.1, "expected eps to be a finite number >= 0"),
+    (lambda: PGD(0.1, restarts=2, random_start=False), "expected random_start=True with several restarts"),
+    (lambda: APGD(0.1, targets=3), 'expected loss="dlr" with targets=3'),
+    (lambda: FGSM(0.1, bounds=(1, 0)), "expected bounds as"),
+    (Worst, [], "expected at least one attack"),
 )
-def test_bad_values_are_refused(make: Callable[[], object], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        make()
-
-
-@pytest.mark.parametrize(
-    ("call", "says"),
-    [
-        (lambda net, x, y: PGD(0.1).perturb(net, x, y.float()), "expected one class label per example"),
-        (lambda net, x, y: PGD(0.1).perturb(net, x, y + 9), "expected labels from 0 to 4"),
-        (lambda net, x, y: PGD(0.1).perturb(net, 1.5 * x, y), "within the bounds .* give mean and std"),
-        (lambda net, x, y: PGD(0.1).perturb(net, torch.nan * x, y), "expected inputs within the bounds"),
-        (lambda net, x, y: PGD(0.1).perturb(net, x.half(), y), "expected inputs in float32 or float64"),
-        (lambda net, x, y: PGD(0.1).perturb(lambda x: net(x)[:, :1], x, 0 * y), "expected at least 2 classes"),
-        (lambda net, x, y: APGD(0.1, loss="dlr").perturb(lambda x: net(x)[:, :2], x, y % 2), "at least 3 classes"),
-        (
-            lambda net, x, y: APGD(0.1, loss="dlr", targets=2).perturb(lambda x: net(x)[:, :3], x, y % 3),
-            "at least 4 classes for the targeted DLR loss",
-        ),
-        (lambda net, x, y: APGD(0.1, loss="dlr", targets=5).perturb(net, x, y), "use targets=4"),
-        (lambda net, x, y: attacked_accuracy(net, x, y, []), "expected at least one attack"),
-        (lambda net, x, y: attacked_accuracy(net, x, y, [FGSM(0.1)] * 2), "expected different attacks"),
-        (lambda net, x, y: attacked_accuracy(net, x, y, {"clean": FGSM(0.1)}), "expected other names"),
-        (lambda net, x, y: attacked_accuracy(net, x[:0], y[:0], [FGSM(0.1)]), "expected at least one example"),
-    ],
+test_bad_calls_are_refused = refusals(
+    (lambda net, x, y: PGD(0.1).perturb(net, x, y.float()), "expected one class label per example"),
+    (lambda net, x, y: PGD(0.1).perturb(net, x, y + 9), "expected labels from 0 to 4"),
+    (lambda net, x, y: PGD(0.1).perturb(net, 1.5 * x, y), "within the bounds .. give mean and std"),
+    (lambda net, x, y: PGD(0.1).perturb(net, torch.nan * x, y), "expected inputs within the bounds"),
+    (lambda net, x, y: PGD(0.1).perturb(net, x.half(), y), "expected inputs in float32 or float64"),
+    (lambda net, x, y: PGD(0.1).perturb(lambda x: net(x)[:, :1], x, 0 * y), "expected at least 2 classes"),
+    (lambda net, x, y: APGD(0.1, loss="dlr").perturb(lambda x: net(x)[:, :2], x, y % 2), "at least 3 classes"),
+    (
+        lambda net, x, y: APGD(0.1, loss="dlr", targets=2).perturb(lambda x: net(x)[:, :3], x, y % 3),
+        "at least 4 classes for the targeted DLR loss",
+    ),
+    (lambda net, x, y: APGD(0.1, loss="dlr", targets=5).perturb(net, x, y), "use targets=4"),
+    (lambda net, x, y: attacked_accuracy(net, x, y, []), "expected at least one attack"),
+    (lambda net, x, y: attacked_accuracy(net, x, y, [FGSM(0.1)] * 2), "expected different attacks"),
+    (lambda net, x, y: attacked_accuracy(net, x, y, {"clean": FGSM(0.1)}), "expected other names"),
+    (lambda net, x, y: attacked_accuracy(net, x[:0], y[:0], [FGSM(0.1)]), "expected at least one example"),
+    of=lambda call: call(smooth_net(), *images()),
 )
-def test_bad_calls_are_refused(call: Callable[[nn.Module, Tensor, Tensor], object], says: str) -> None:
-    net, (x, y) = smooth_net(), images()
-    with pytest.raises(InputError, match=says):
-        call(net, x, y)
 
 
 @pytest.mark.gpu
@@ -259,62 +215,45 @@ def test_the_checkpoints_are_the_papers() -> None:
     assert checkpoints(7) == [2, 3, 4, 5, 6, 7]
 
 
-class Slow:
-    """Algorithm 1 of Croce and Hein (2020) for one example in float64. Keeps every point it visits."""
+def slow_apgd(
+    net: nn.Module, x: Tensor, y: Tensor, eps: float, norm: str, start: Tensor, steps: int
+) -> tuple[Tensor, set[int]]:
+    """Algorithm 1 of Croce and Hein (2020) for one example in float64; also where it halved the step size."""
 
-    def __init__(self, net: nn.Module, x: Tensor, y: Tensor, eps: float, norm: str) -> None:
-        self.net, self.x, self.y, self.eps, self.norm = net, x, y, eps, norm
-        self.halvings: list[tuple[int, bool, bool]] = []
+    def projected(z: Tensor) -> Tensor:
+        step = z - x
+        step = step.clamp(-eps, eps) if norm == "linf" else step * (eps / step.norm()).clamp(max=1)
+        return (x + step).clip(0, 1)
 
-    def project(self, z: Tensor) -> Tensor:
-        step = z - self.x
-        if self.norm == "linf":
-            step = torch.minimum(torch.maximum(step, torch.tensor(-self.eps)), torch.tensor(self.eps))
-        elif step.norm() > self.eps:
-            step = step * self.eps / step.norm()
-        return (self.x + step).clip(0, 1)
-
-    def evaluate(self, z: Tensor) -> tuple[float, Tensor, bool]:
+    def evaluated(z: Tensor) -> tuple[float, Tensor, bool]:
         z = z.clone().requires_grad_(True)
-        logits = self.net(z[None])[0]
-        loss = logits.logsumexp(0) - logits[self.y]
-        loss.backward()
-        assert z.grad is not None
-        return loss.item(), z.grad, bool(logits.argmax() != self.y)
+        logits = net(z[None])[0]
+        loss = logits.logsumexp(0) - logits[y]
+        return loss.item(), torch.autograd.grad(loss, z)[0], bool(logits.argmax() != y)
 
-    def ascend(self, z: Tensor, gradient: Tensor, size: float) -> Tensor:
-        direction = gradient.sign() if self.norm == "linf" else gradient / gradient.norm()
-        return self.project(z + size * direction)
-
-    def run(self, start: Tensor, steps: int) -> Tensor:
-        places = [0, *checkpoints(steps)]
-        xs = [start]
-        f, g, wrong = self.evaluate(start)
-        losses, visited = [f], [(wrong, f, start)]
-        best_f, best_x, best_g = f, start, g
-        best_at = {0: f}
-        size_at = {0: 2 * self.eps}
-        size = 2 * self.eps
-        for k in range(1, steps + 1):
-            z = self.ascend(xs[-1], g, size)
-            new = z if k == 1 else self.project(xs[-1] + 0.75 * (z - xs[-1]) + 0.25 * (xs[-1] - xs[-2]))
-            f, g, wrong = self.evaluate(new)
-            visited.append((wrong, f, new))
-            xs.append(new)
-            losses.append(f)
-            if f > best_f:
-                best_f, best_x, best_g = f, new, g
-            if k in places and k < steps:
-                last = places[places.index(k) - 1]
-                rises = sum(losses[i + 1] > losses[i] for i in range(last, k))
-                few = rises < 0.75 * (k - last)
-                stuck = size_at[last] == size and best_at[last] == best_f
-                size_at[k], best_at[k] = size, best_f
-                if few or stuck:
-                    self.halvings.append((k, few, stuck))
-                    size /= 2
-                    xs[-1], g, losses[-1] = best_x, best_g, best_f
-        return max(visited, key=lambda seen: seen[:2])[2]
+    places, xs, size, halved = [0, *checkpoints(steps)], [start], 2 * eps, set()
+    f, g, wrong = evaluated(start)
+    losses, visited, best = [f], [(wrong, f, start)], (f, start, g)
+    best_at, size_at = {0: f}, {0: size}
+    for k in range(1, steps + 1):
+        z = projected(xs[-1] + size * (g.sign() if norm == "linf" else g / g.norm()))
+        new = z if k == 1 else projected(xs[-1] + 0.75 * (z - xs[-1]) + 0.25 * (xs[-1] - xs[-2]))
+        f, g, wrong = evaluated(new)
+        visited.append((wrong, f, new))
+        xs.append(new)
+        losses.append(f)
+        if f > best[0]:
+            best = f, new, g
+        if k in places and k < steps:
+            last = places[places.index(k) - 1]
+            few = sum(losses[i + 1] > losses[i] for i in range(last, k)) < 0.75 * (k - last)
+            stuck = size_at[last] == size and best_at[last] == best[0]
+            size_at[k], best_at[k] = size, best[0]
+            if few or stuck:
+                halved.add(k)
+                size /= 2
+                losses[-1], xs[-1], g = best
+    return max(visited, key=lambda seen: seen[:2])[2], halved
 
 
 @pytest.mark.parametrize(("norm", "eps"), [("linf", 0.03), ("linf", 0.3), ("l2", 0.5), ("l2", 3.0)])
@@ -323,10 +262,115 @@ def test_equals_the_slow_twin(norm: Any, eps: float) -> None:
     net[-1].weight.data.mul_(3)
     moved = APGD(eps, norm, steps=40).perturb(net, x, y, torch.Generator().manual_seed(3))
     start = Ball(x, Move(eps, norm, (0.0, 1.0))).start(torch.Generator().manual_seed(3))
-    halvings: list[tuple[int, bool, bool]] = []
+    halved: set[int] = set()
     for i in range(len(x)):
-        slow = Slow(net, x[i], y[i], eps, norm)
-        torch.testing.assert_close(moved[i], slow.run(start[i], 40), rtol=0, atol=1e-6)
-        halvings += slow.halvings
-    assert {few for _, few, _ in halvings} >= {True}
-    assert len({k for k, _, _ in halvings}) > 2
+        expected, at = slow_apgd(net, x[i], y[i], eps, norm, start[i], 40)
+        torch.testing.assert_close(moved[i], expected, rtol=0, atol=1e-6)
+        halved |= at
+    assert len(halved) > 2
+
+
+KINDS = (FGSM, PGD, APGD, RandomSearch)
+
+
+def distance(moved: Tensor, x: Tensor, norm: str, scale: float | Tensor = 1.0) -> Tensor:
+    order: float = 2 if norm == "l2" else math.inf
+    step = (moved.double() - x.double()) * scale
+    return torch.linalg.vector_norm(step.flatten(1), ord=order, dim=1)
+
+
+def made(kind: type[Attack], *arguments: Any, **more: Any) -> Attack:
+    few: dict[str, int] = {"FGSM": {}, "RandomSearch": {"tries": 3}}.get(kind.__name__, {"steps": 4, "restarts": 2})  # type: ignore[assignment]
+    return kind(*arguments, **more, **few)
+
+
+@given(
+    kind=st.sampled_from(KINDS),
+    count=st.integers(1, 4),
+    shape=st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    exponent=st.floats(-6, 1),
+    norm=st.sampled_from(["l2", "linf"]),
+    scale=st.sampled_from([None, 1e-3, 1.0, 300.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_distance_holds_exactly(
+    kind: Any, count: int, shape: list[int], dtype: torch.dtype, exponent: float, norm: Any, scale: float | None
+) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 3)).to(dtype)
+    eps, bounds = 10**exponent, (0.0, 1.0) if scale is None else None
+    x = torch.rand(count, *shape, dtype=dtype) if scale is None else scale * torch.randn(count, *shape, dtype=dtype)
+    moved = made(kind, eps, norm, bounds).perturb(model, x, torch.randint(3, (count,)))
+    assert moved.shape == x.shape
+    assert moved.dtype == dtype
+    assert bool((distance(moved, x, norm) <= eps * (1 + 1e-12)).all())
+    if bounds is not None:
+        assert 0 <= moved.min() <= moved.max() <= 1
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_normalised_inputs_keep_pixel_units(kind: Any, norm: Any) -> None:
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
+    shift, scale = (torch.tensor(v).view(1, 3, 1, 1) for v in (mean, std))
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    x, y = torch.rand(6, 3, 8, 8), torch.randint(3, (6,))
+    attack, twin = made(kind, 0.1, norm), made(kind, 0.1, norm, mean=mean, std=std)
+    inside = (x - shift) / scale
+    moved = twin.perturb(lambda z: net(z * scale + shift), inside, y)
+    assert bool((distance(moved, inside, norm, scale.double()) <= 0.1 * (1 + 1e-6)).all())
+    torch.testing.assert_close(moved * scale + shift, attack.perturb(net, x, y), rtol=0, atol=2e-5)
+
+
+def test_a_gradient_that_is_not_a_number_moves_nothing() -> None:
+    x = torch.rand(2, 4)
+    for norm in ("l2", "linf"):
+        ball = Ball(x, Move(0.1, norm, (0.0, 1.0)))  # type: ignore[arg-type]
+        assert torch.equal(ball.climbed(x, torch.full_like(x, torch.nan), 0.1), x)
+        assert bool(torch.isfinite(ball.climbed(x, torch.full_like(x, torch.inf), 0.1)).all())
+
+
+def test_random_points_are_where_they_should_be() -> None:
+    generator = torch.Generator().manual_seed(0)
+    cube, ball = (Ball(torch.zeros(4000, 3), Move(0.2, norm)) for norm in ("linf", "l2"))  # type: ignore[arg-type]
+    in_cube, in_ball, on_sphere, at_corner = (
+        draw(generator) for draw in (cube.start, ball.start, ball.corner, cube.corner)
+    )
+    for points in (in_cube, in_ball, on_sphere, at_corner):
+        assert points.mean(0).abs().max() < 0.02
+    assert in_cube.std(0).tolist() == pytest.approx([0.2 / math.sqrt(3)] * 3, rel=0.03)
+    assert in_ball.norm(dim=1).quantile(torch.tensor([0.25, 0.75])).tolist() == pytest.approx([0.05, 0.15], rel=0.1)
+    assert on_sphere.norm(dim=1).tolist() == pytest.approx([0.2] * 4000, rel=1e-4)
+    assert at_corner.abs().min() > 0.199
+
+
+def test_inputs_outside_by_rounding_are_kept() -> None:
+    x = torch.tensor([[1.000001, 0.5]])
+    moved = Ball(x, Move(0.1, "linf", (0.0, 1.0))).climbed(x, torch.ones_like(x), 0.1)
+    torch.testing.assert_close(moved, torch.tensor([[1.000001, 0.6]]))
+
+
+def test_the_whole_space_is_more_than_a_point() -> None:
+    move = Move(0.1, "linf", None, None, None)
+    assert Ball(torch.tensor([[1.0, -4.0], [3.0, 0.0]]), move).whole_space() == 20.0
+    assert Ball(torch.tensor([[1.0, -4.0]]), move).whole_space() == 40.0  # one example has no others to reach
+    assert Ball(torch.zeros(3, 2), move).whole_space() == 10.0
+
+
+def test_the_losses_by_hand() -> None:
+    torch.manual_seed(0)
+    output, y = torch.randn(20, 6, dtype=torch.float64), torch.randint(6, (20,))
+    target = (y + 2) % 6
+    towards = dlr_towards(target)(output, y)
+    for i, (row, label) in enumerate(zip(output.tolist(), y.tolist(), strict=True)):
+        ordered = sorted(row, reverse=True)
+        lead = max(v for k, v in enumerate(row) if k != label) - row[label]
+        assert margin(output, y)[i].item() == pytest.approx(lead)
+        assert dlr(output, y)[i].item() == pytest.approx(lead / (ordered[0] - ordered[2]))
+        gain = row[int(target[i])] - row[label]
+        assert towards[i].item() == pytest.approx(gain / (ordered[0] - (ordered[2] + ordered[3]) / 2))
+    torch.testing.assert_close(dlr(1000 * output + 3, y), dlr(output, y))
+    assert dlr(output.half(), y).dtype == torch.float32
+    assert bool(torch.isfinite(dlr(torch.zeros(2, 3), torch.tensor([0, 1]))).all())

@@ -1,7 +1,8 @@
-"""The accuracy that attacks leave; the adapter to pyautoattack, and our attacks beside those of other packages."""
+"""The accuracy that attacks leave, ours and those of pyautoattack; models that hide their gradients are caught."""
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import Any
 
@@ -9,10 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attacked_net import fitted, patterns
+from attacked_net import Quantised, Saturated, fitted, patterns
 from rcad import InputError
 from rcad.errors import MissingExtraError
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, Worst, accuracy_under, attacked_accuracy
+from rcad.evaluate.masking import Check, masking_checks
 from rcad.evaluate.robustness import standard_suite
 from small_nets import left_alone, norm_net
 
@@ -132,15 +134,85 @@ def test_few_classes_go_without_targets(classes: int) -> None:
     assert result.worst.sum() < 10
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"x": torch.zeros(5, 4)}, "expected images"),
-        ({"x": torch.full((5, 3, 8, 8), 2.0)}, "expected images"),
-    ],
-)
-def test_bad_calls_are_refused(change: dict[str, Any], says: str) -> None:
+def test_bad_calls_are_refused() -> None:
     pytest.importorskip("pyautoattack")
-    x, y = patterns(5, 1)
-    with pytest.raises(InputError, match=says):
-        standard_suite(**{"model": fitted(), "x": x, "y": y, "eps": 0.03, **change})
+    for x in (torch.zeros(5, 4), torch.full((5, 3, 8, 8), 2.0)):
+        with pytest.raises(InputError, match="expected images"):
+            standard_suite(fitted(), x, torch.zeros(5, dtype=torch.long), 0.03)
+
+
+NAMES = ["gradients", "steps", "radius", "unbounded", "random", "transfer"]
+
+
+def checks(model: nn.Module, **options: Any) -> dict[str, Check]:
+    x, y = patterns(200, 1)
+    return {c.name: c for c in masking_checks(model, x, y, PGD(0.03, steps=8), twin=fitted(), **options)}
+
+
+def test_an_ordinary_model_passes() -> None:
+    calls: list[tuple[int, int]] = []
+    found = checks(fitted(), progress=lambda done, of: calls.append((done, of)))
+    assert list(found) == NAMES
+    assert all(check.passed for check in found.values()), found
+    assert calls == [(i, 6) for i in range(1, 7)]
+    assert list(found["steps"].numbers) == ["2 steps", "8 steps", "32 steps"]
+    assert list(found["radius"].numbers) == ["eps 0.015", "eps 0.03", "eps 0.06", "eps 0.12"]
+    assert found["unbounded"].numbers["accuracy"] == 0
+    assert found["transfer"].numbers["transfer"] == found["transfer"].numbers["gradient"]
+    json.dumps([check._asdict() for check in found.values()])
+
+
+@pytest.mark.parametrize("kind", [Saturated, Quantised])
+def test_hidden_gradients_are_caught(kind: type[nn.Module]) -> None:
+    found = checks(kind(fitted()), tries=50)
+    assert [name for name, check in found.items() if not check.passed] == [
+        "gradients",
+        "unbounded",
+        "random",
+        "transfer",
+    ]
+    assert found["gradients"].numbers["without"] > 95
+    assert "better than the model's own gradients" in found["transfer"].sentence
+    assert found["random"].sentence.startswith("50 random points leave an accuracy of")
+
+
+def ripples(x: Tensor) -> Tensor:
+    """Right at 0, wrong from 0.6 on, and between them waves in which small steps are caught."""
+    margin = 0.5 - x[:, 0] + 0.1 * torch.cos(2 * torch.pi * x[:, 0] / 0.1)
+    return torch.stack([margin, torch.zeros_like(margin)], 1)
+
+
+def test_steps_that_help_the_defender_are_caught() -> None:
+    x, y = torch.zeros(20, 1), torch.zeros(20, dtype=torch.long)
+    attack = PGD(1.0, bounds=(-4.0, 4.0), steps=100, random_start=False)
+    found = {check.name: check for check in masking_checks(ripples, x, y, attack)}
+    assert "transfer" not in found
+    assert found["steps"].numbers["25 steps"] == 0
+    assert found["steps"].numbers["100 steps"] == 100
+    assert not found["steps"].passed
+    assert "more steps helped by 100.0 points the defender" in found["steps"].sentence
+
+
+def window(x: Tensor) -> Tensor:
+    """Wrong only around 0.65, over which long steps jump."""
+    margin = (x[:, 0] - 0.65).abs() - 0.05
+    return torch.stack([margin, torch.zeros_like(margin)], 1)
+
+
+def test_the_model_is_left_alone() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(192), nn.Dropout(0.5), nn.Linear(192, 5))
+    twin, (x, y) = fitted(), patterns(40, 0)
+    with left_alone(net):
+        masking_checks(net, x, y, PGD(0.03, steps=2), twin=twin, tries=2)
+
+
+@pytest.mark.parametrize(("copies", "passes"), [(1, True), (50, False)])
+def test_a_larger_radius_that_helps_is_caught_and_few_examples_are_given_more_room(copies: int, passes: bool) -> None:
+    """Two of twenty may be chance, a hundred of a thousand are not."""
+    x, y = torch.zeros(20 * copies, 1), torch.zeros(20 * copies, dtype=torch.long)
+    x[: 18 * copies] = 9.0  # beyond the window, whatever the radius
+    attack = PGD(0.65, bounds=(-40.0, 40.0), steps=8, step_size=0.65, random_start=False)
+    found = {check.name: check for check in masking_checks(window, x, y, attack)}
+    assert list(found["radius"].numbers.values())[:3] == [100, 90, 100]
+    assert found["radius"].passed == passes
+    assert passes or "a larger radius helped by 10.0 points the defender" in found["radius"].sentence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,14 +10,12 @@ import pytest
 
 import rcad
 from evaluate.saved_run.conftest import QUICK
-from rcad.errors import InputError
 from rcad.evaluate.corruptions import mce
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import Outcome, evaluate
-from rcad.evaluate.saved_run.tables import differences
 from rcad.runs.files import unsealed
 from rcad.runs.store import Store
-from rcad.study.evaluations import check_out, summary
+from rcad.study.evaluations import summary
 from rcad.study.statistics import paired
 from trained import DIGITS, run_id
 
@@ -89,16 +86,7 @@ def test_three_seeds_are_tested(outcomes: dict[str, Outcome]) -> None:
 UNTESTED = dict.fromkeys(("se", "low", "high", "t", "df", "p_less", "p_greater", "p_two"))
 
 
-def test_two_seeds_have_a_difference_and_no_test(outcomes: dict[str, Outcome]) -> None:
-    _, rcad = summary(list(outcomes.values()), SUITES, QUICK, 1.0)["groups"]
-    nll = of_both(outcomes, "nll")
-    mean = pytest.approx(sum(nll["rcad"]) / 2 - sum(nll["erm"]) / 2)
-    assert rcad["comparison"]["differences"]["nll"] == {**UNTESTED, "mean": mean, "why": "only 2 seeds"}
-    assert rcad["comparison"]["note"] == "Over 2 common seeds: no intervals and no p, which need 3 or more."
-    assert {one["why"] for one in rcad["comparison"]["differences"].values()} == {"only 2 seeds"}
-
-
-@pytest.mark.parametrize("gap", [0.1, 0.0, 1e-3])
+@pytest.mark.parametrize("gap", [0.1, 0.0])
 def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outcome]) -> None:
     pytest.importorskip("scipy")
     erm = [0.3, 0.7, 98.1]
@@ -114,21 +102,15 @@ def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outco
     found = group["comparison"]["differences"]
     assert found["ece"] == {**UNTESTED, "mean": pytest.approx(gap), "why": "no spread"}
     assert found["nll"]["p_two"] > 0
-    table = differences([group], ("calibration",))
-    assert [row[-1] for row in table.rows if row[1] == "ECE"] == ["no spread"]
-    assert "No spread: every seed differs" in table.caption
 
 
-def test_too_few_seeds_are_said(outcomes: dict[str, Outcome]) -> None:
+def test_too_few_seeds_of_erm_are_said(outcomes: dict[str, Outcome]) -> None:
     chosen = [outcomes[run_id("rcad", 0)], outcomes[run_id("rcad", 1)], outcomes[run_id("erm", 1)]]
     _, rcad = summary(chosen, SUITES, QUICK, 1.0)["groups"]
     assert rcad["comparison"]["differences"] == {}
     assert rcad["comparison"]["note"] == "A difference to erm needs 2 or more common seeds, but there is 1."
     assert rcad["numbers"]["mce"]["values"][0] is None
-
-
-def test_without_erm(outcomes: dict[str, Outcome]) -> None:
-    (rcad,) = summary([outcomes[run_id("rcad", 0)]], SUITES, QUICK, 1.0)["groups"]
+    (rcad,) = summary(chosen[:1], SUITES, QUICK, 1.0)["groups"]
     assert rcad["comparison"] is None
     assert "No ERM run" in rcad["notes"][0]
     assert "mce" not in rcad["numbers"]
@@ -147,8 +129,6 @@ def test_names_tell_groups_apart(outcomes: dict[str, Outcome], loader: RunLoader
 
 
 def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
-    for package in ("jinja2", "matplotlib", "scipy"):
-        pytest.importorskip(package)
     chosen = [run_id(method, seed)[:12] for method in ("rcad", "erm") for seed in (1, 0)]
     report = rcad.evaluate_run(chosen, ["calibration"], limit=24, runs=runs, device="cpu", out=tmp_path / "out")
     assert list(report.numbers) == ["erm", "rcad"]
@@ -157,27 +137,8 @@ def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
     assert report.table.header[:2] == ["method", "accuracy, %"]
     assert len(report.figures) == 2
     assert "<h2>Calibration</h2>" in report._repr_html_()
-    assert "## Against ERM" in report._repr_markdown_()
     assert str(report).count("\nCalibration\n") == 1
     page, text, record = report.files
     assert page.read_text().count("<svg ") == 2
-    assert text.read_text() == report._repr_markdown_()
+    assert "## Against ERM" in text.read_text() == report._repr_markdown_()
     assert unsealed(json.loads(record.read_text())) == report.record
-    check_out(tmp_path / "out")  # ours may be replaced
-    record.write_text("{}")
-    with pytest.raises(InputError, match="something else"):
-        check_out(tmp_path / "out")
-    with pytest.raises(InputError, match="is a file"):
-        check_out(page)
-
-
-def test_a_run_that_cannot_be_evaluated_is_a_warning(
-    runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    shutil.copytree(runs, tmp_path / "runs", ignore=shutil.ignore_patterns("evaluation"))
-    (tmp_path / "runs" / run_id("rcad", 1) / "model.safetensors").unlink()
-    with caplog.at_level("WARNING", logger="rcad"):
-        report = rcad.evaluate_run("all", "calibration", limit=8, runs=tmp_path / "runs", device="cpu")
-    assert report.files == ()
-    assert list(report.left_out) == [run_id("rcad", 1)]
-    assert [message.split(":")[0] for message in caplog.messages] == [f"left out {run_id('rcad', 1)}"]

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from one_line import refusals
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.method_rows import SEARCHED, parse_method
 from rcad.loss.methods import METHODS, method, method_defaults
@@ -39,27 +40,21 @@ def test_a_space_is_read_and_written() -> None:
     assert parse_space("a=log(1,2),b=int(1,2)") == parse_space(" a = log( 1 , 2 ) , b=int(1,2) ")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "alpha",
-        "alpha=log(0.05)",
-        "alpha=log(0, 1)",
-        "alpha=auto(0, 1)",
-        "alpha=uniform(2, 1)",
-        "alpha=uniform(0, inf)",
-        "alpha=normal(0, 1)",
-        "steps=int(1.5, 4)",
-        "norm=choice()",
-        "alpha=log(a, b)",
-        "alpha=log(0.1, 1), alpha=log(0.1, 1)",
-        "alpha=log(0.1, 1) lam=log(0.1, 1)",
-    ],
+test_a_bad_space_is_one_line = refusals(
+    ("", "expected a space with each parameter once"),
+    ("alpha", "expected a space like alpha=log(0.05, 2)"),
+    ("alpha=log(0.05)", "expected two numbers in alpha=log(...)"),
+    ("alpha=log(a, b)", "expected two numbers in alpha=log(...)"),
+    ("alpha=auto(0, 1)", "expected alpha to go from a number above 0 to a larger one"),
+    ("alpha=uniform(2, 1)", "expected alpha to go from a number to a larger one"),
+    ("alpha=uniform(0, inf)", "expected alpha to go from a number to a larger one"),
+    ("alpha=normal(0, 1)", "expected the kind of alpha to be one of"),
+    ("steps=int(1.5, 4)", "expected whole ends for steps"),
+    ("norm=choice()", "expected norm=choice(...) to name choices"),
+    ("alpha=log(0.1, 1), alpha=log(0.1, 1)", "expected a space with each parameter once"),
+    ("alpha=log(0.1, 1) lam=log(0.1, 1)", "expected a space like"),
+    of=parse_space,
 )
-def test_a_bad_space_is_one_line(text: str) -> None:
-    with pytest.raises(InputError, match=r"^expected [^\n]*$"):
-        parse_space(text)
 
 
 def test_shares_of_a_range_reach_both_ends() -> None:
@@ -168,8 +163,10 @@ def test_parts_of_a_method_keep_their_own_numbers() -> None:
     rows = parse_method("mixup + rcad")
     assert keys(rows) == ["optim.weight_decay", "mixup.alpha", "rcad.alpha", "rcad.lam"]
     assert keys(parse_method("data_augmentation + label_smoothing")) == ["optim.weight_decay", "eps"]
-    config = applied(configure("digits", rows, leave=SEARCHED), {"mixup.alpha": 0.3, "rcad.alpha": 2.0}, DEFAULTS)
-    assert config.method == (("mixup", (("alpha", 0.3),)), ("rcad", (("alpha", 2.0),)))
+    values = {"mixup.alpha": 0.3, "rcad.alpha": 2.0, "norm": "linf", "optim.weight_decay": 0.3}
+    config = applied(configure("digits", rows, leave=SEARCHED), values, DEFAULTS)
+    assert config.method == (("mixup", (("alpha", 0.3),)), ("rcad", (("alpha", 2.0), ("norm", "linf"))))
+    assert config.optim.weight_decay == 0.3
 
 
 def test_on_images_the_ranges_reach_what_was_best_on_cifar_100() -> None:
@@ -187,14 +184,6 @@ def test_tables_have_no_pixels() -> None:
     assert started(parse_method("adversarial_training"), labels=True, table=False)[0][1] == ()
 
 
-def test_a_trial_sets_parameters_and_fields() -> None:
-    base = configure("digits", parse_method("rcad"), leave=SEARCHED)
-    config = applied(base, {"alpha": 0.25, "norm": "linf", "optim.weight_decay": 0.3}, DEFAULTS)
-    assert config.method == (("rcad", (("alpha", 0.25), ("norm", "linf"))),)
-    assert config.optim.weight_decay == 0.3
-    assert config.train == base.train
-
-
 def test_the_beginning_is_where_the_config_stands() -> None:
     base = configure("digits", started(parse_method("rcad"), labels=True, table=False))
     space = parse_space("alpha=auto(0.25, 4), lam=log(0.01, 1), steps=int(1, 4), optim.weight_decay=log(0.001, 1)")
@@ -204,16 +193,10 @@ def test_the_beginning_is_where_the_config_stands() -> None:
     assert beginning(both, parse_space("alpha=log(0.1, 1)"), DEFAULTS, None) == {"alpha": 1.0}
 
 
-@pytest.mark.parametrize("key", ["seed", "method", "data.seed", "data.validation", "data.name"])
-def test_trials_are_judged_alike(key: str) -> None:
-    """Else the search would choose the luckiest rows to be judged by."""
-    said = f"^expected a space whose trials share method, seed and validation split, but got '{key}'; tune a parameter"
-    with pytest.raises(InputError, match=said):
-        check_space(parse_space(f"{key}=choice(1, 2)"), parse_method("rcad"), DEFAULTS)
-    check_space(parse_space("data.size=choice(8, 16)"), parse_method("rcad"), DEFAULTS)
-
-
-@pytest.mark.parametrize("key", ["eps", "optim.speed", "mixup.alpha", "rcad.", "alphas"])
-def test_an_unknown_key_is_refused(key: str) -> None:
-    with pytest.raises(InputError, match=r"^expected a parameter of rcad \(alpha, lam"):
-        check_space((Parameter(key, "log", 0.1, 1.0),), parse_method("rcad"), DEFAULTS)
+# Else the search would choose the luckiest rows to be judged by.
+ALIKE = "expected a space whose trials share method, seed and validation split, but got '{}'; tune a parameter"
+test_a_key_that_no_search_can_have_is_refused = refusals(
+    *((key, ALIKE.format(key)) for key in ("seed", "method", "data.seed", "data.validation", "data.name")),
+    *((key, "expected a parameter of rcad (alpha, lam") for key in ("eps", "optim.speed", "mixup.alpha", "rcad.")),
+    of=lambda key: check_space((Parameter(key, "log", 0.1, 1.0),), parse_method("rcad"), DEFAULTS),
+)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import torch
 from made import table
 from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
-from rcad.loss.method_rows import method_rows, method_text, parse_method
+from rcad.loss.method_rows import method_text, parse_method
 from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
@@ -29,7 +30,6 @@ from rcad.study.study import (
     HeldOut,
     Setup,
     check_suitable,
-    controls_of,
     lineup,
     overlap,
     passes,
@@ -38,11 +38,12 @@ from rcad.study.study import (
 )
 from rcad.study.study import compete as compete_in
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Silent
+from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.task import Problem, prepare, read
 
 SEEDS = (0, 3)
+Splits = dict[int, tuple[RunConfig, Problem]]
 
 
 def config_of(folder: Path, target: str) -> RunConfig:
@@ -50,15 +51,15 @@ def config_of(folder: Path, target: str) -> RunConfig:
     return configure({"name": str(folder / "data.csv"), "target": target}, parse_method("erm"), epochs=4)
 
 
-@pytest.fixture(params=["colour", "price"], ids=["labels", "reals"])
-def config(request: pytest.FixtureRequest, tmp_path: Path) -> RunConfig:
-    return config_of(tmp_path, request.param)
-
-
-def splits_of(config: RunConfig) -> dict[int, tuple[RunConfig, Problem]]:
+def splits_of(config: RunConfig) -> Splits:
     dataset = read(config.data, None, None)
     configs = {seed: split_of(config, seed, dataset) for seed in SEEDS}
     return {seed: (one, prepare(one, dataset, torch.device("cpu"))) for seed, one in configs.items()}
+
+
+@pytest.fixture(params=["colour", "price"], ids=["labels", "reals"])
+def splits(request: pytest.FixtureRequest, tmp_path: Path) -> Splits:
+    return splits_of(config_of(tmp_path, request.param))
 
 
 def contestant(text: str) -> Contestant:
@@ -75,6 +76,8 @@ def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any 
 class Recorded:
     """A backend that remembers what it was asked for, and gives made-up numbers."""
 
+    seconds = 12.5
+
     def __init__(self, scores: list[float | None]) -> None:
         self.scores, self.configs, self.tested = scores, [], []  # type: ignore[var-annotated]
 
@@ -86,12 +89,8 @@ class Recorded:
         self.tested = list(chosen)
         return [None if self.scores[k] is None else {"accuracy": 50.0 + k, "nll": 1.0} for k in chosen]
 
-    def seconds(self) -> float:
-        return 12.5
 
-
-def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig) -> None:
-    splits = splits_of(config)
+def test_each_split_chooses_by_its_held_out_rows_and_tests_one(splits: Splits) -> None:
     backend = Recorded([70.0, 80.0, None, 60.0, 60.0, 50.0])
     cell = compete(contestant("rcad"), splits, 3, backend)
     assert backend.tested == [1, 3]  # the best of each split, the first of equals
@@ -103,8 +102,7 @@ def test_each_split_chooses_by_its_held_out_rows_and_tests_one(config: RunConfig
     assert (lost["0"]["test"], lost["3"]["test"]) == (None, {"accuracy": 51.0, "nll": 1.0})
 
 
-def test_every_method_has_the_same_budget(config: RunConfig) -> None:
-    splits = splits_of(config)
+def test_every_method_has_the_same_budget(splits: Splits) -> None:
     tried: dict[str, list[RunConfig]] = {}
     for name in ("erm", "confidence_penalty", "rcad", "rcad_random", "me_ada", "adversarial_training"):
         for budget in (1, 4):
@@ -120,27 +118,20 @@ def test_every_method_has_the_same_budget(config: RunConfig) -> None:
     assert [{key: row[key] for key in ("alpha", "lam")} for row in rcad] == control
 
 
-def test_what_the_user_set_is_not_searched(config: RunConfig) -> None:
-    setup, problem = Setup(data="d", settings=(" optim.weight_decay = 0.1",)), splits_of(config)[0][1]
-    assert [p.key for p in space_of(parse_method("rcad"), config, problem, setup)] == ["alpha", "lam"]
-
-
-def test_what_was_done_is_not_done_again(config: RunConfig) -> None:
-    splits = splits_of(config)
+def test_what_was_done_is_not_done_again(splits: Splits) -> None:
     first = compete(contestant("rcad"), splits, 1, Recorded([1.0, 2.0]))
     idle = Recorded([])
     again = compete(contestant("rcad"), splits, 1, idle, known=first)
     assert (again, idle.configs) == (first, [])
-    for other in (2, 1):
-        changed = {s: (replace(c, train=replace(c.train, epochs=9)), p) for s, (c, p) in splits.items()}
-        backend = Recorded([1.0] * 2 * other)
-        compete(contestant("rcad"), splits if other == 2 else changed, other, backend, first)
+    changed = {s: (replace(c, train=replace(c.train, epochs=9)), p) for s, (c, p) in splits.items()}
+    for other, budget in ((splits, 2), (changed, 1)):
+        backend = Recorded([1.0] * 2 * budget)
+        compete(contestant("rcad"), other, budget, backend, first)
         assert backend.configs
 
 
-def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> None:
+def test_stacked_runs_equal_single_runs(splits: Splits, tmp_path: Path) -> None:
     """Held-out numbers of every trial and test numbers of the chosen ones, against the engine."""
-    splits = splits_of(config)
     backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
     planned = Recorded([1.0] * 4)
     compete(contestant("rcad"), splits, 2, planned)
@@ -154,87 +145,50 @@ def test_stacked_runs_equal_single_runs(config: RunConfig, tmp_path: Path) -> No
         assert found == pytest.approx({name: record.metrics[f"test_{name}"] for name in found}, **near)  # type: ignore[union-attr]
 
 
-def test_stacked_training_never_holds_the_test_rows(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    splits = splits_of(config)
-    given: list[Problem] = []
-    real = backends.train_configs
-
-    def spying(configs: Any, problems: Any, **options: Any) -> Any:
-        given.extend(problems)
-        return real(configs, problems, **options)
-
-    monkeypatch.setattr(backends, "train_configs", spying)
-    backend = Stacked({seed: problem for seed, (_, problem) in splits.items()})
-    backend.fit([one for one, _ in splits.values()], SILENT)
-    assert given
-    assert all(len(problem.test[1]) == 0 for problem in given)
-
-
-def test_parts_are_put_together_in_order(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    splits = splits_of(config)
+def test_stacks_never_hold_the_test_rows_and_parts_are_put_together_in_order(
+    splits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problems = {seed: problem for seed, (_, problem) in splits.items()}
     configs = [replace(one, optim=replace(one.optim, lr=lr)) for lr in (0.001, 0.03) for one, _ in splits.values()]
+    spy = Mock(wraps=backends.train_configs)
+    monkeypatch.setattr(backends, "train_configs", spy)
     whole = Stacked(problems).fit(configs, SILENT)
-    seen: list[tuple[float, float]] = []
+    assert [len(problem.test[1]) for problem in spy.call_args.args[1]] == [0, 0, 0, 0]
     monkeypatch.setattr(backends, "MOST_NUMBERS", 1)
-
-    class Seen(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            seen.append((done, total))
-
-    parts = Stacked(problems).fit(configs, Seen())
+    parts = Stacked(problems).fit(configs, seen := Mock())
     for a, b in zip(whole, parts, strict=True):
         assert a == pytest.approx(b, rel=1e-4)
-    assert seen[-1] == (16, 16)
+    assert seen.overall.call_args.args[:2] == (16, 16)
 
 
 def test_rcad_brings_its_controls() -> None:
-    asked = [parse_method("rcad"), parse_method("label_smoothing")]
-    assert [(method_text(rows), role) for rows, role in lineup(asked, controls=True)] == [
-        ("erm", "base"),
-        ("rcad", "asked"),
-        ("label_smoothing", "asked"),
-        ("rcad_random", "control"),
-        ("confidence_penalty", "control"),
-    ]
-    assert [method_text(rows) for rows, _ in lineup(asked, controls=False)] == ["erm", "rcad", "label_smoothing"]
-    assert [role for _, role in lineup([parse_method("erm"), parse_method("mixup")], controls=True)] == [
-        "base",
-        "asked",
-    ]
-    # A control that was asked for is no control.
-    twice = lineup([parse_method("rcad_random"), parse_method("rcad")], controls=True)
-    assert dict(twice)[parse_method("rcad_random")] == "asked"
+    def roles(*methods: str, controls: bool = True) -> dict[str, str]:
+        asked = [parse_method(text) for text in methods]
+        return {method_text(rows): role for rows, role in lineup(asked, controls=controls)}
+
+    own, two = {"erm": "base", "rcad": "asked"}, ("rcad_random", "confidence_penalty")
+    assert roles("rcad") == own | dict.fromkeys(two, "control")
+    assert roles("rcad", controls=False) == own
+    assert roles("erm", "mixup") == {"erm": "base", "mixup": "asked"}
+    assert roles("rcad_random", "rcad")["rcad_random"] == "asked"  # one that was asked for is no control
+    shared = ["mixup + rcad_random(alpha=2.0, lam=0.3)", "mixup + confidence_penalty(lam=0.3)"]
+    assert list(roles("mixup + rcad(alpha=2.0, lam=0.3, steps=4)"))[2:] == shared
 
 
-def test_controls_take_what_they_share() -> None:
-    rows = method_rows([("mixup", ()), ("rcad", {"alpha": 2.0, "lam": 0.3, "steps": 4})])
-    assert [method_text(one) for one in controls_of(rows)] == [
-        "mixup + rcad_random(alpha=2.0, lam=0.3)",
-        "mixup + confidence_penalty(lam=0.3)",
-    ]
-
-
-def test_the_overlap_of_splits() -> None:
+def test_the_overlap_of_splits_and_seeds_go_through_the_standard_ones() -> None:
     x = np.zeros((100, 2), np.float32)
     whole = Dataset("d", "classification", Split(x, np.arange(100) % 2), classes=("a", "b"))
     assert overlap(whole, resolve(whole)) == pytest.approx(20 / 80)
     assert overlap(whole, resolve(whole, n=30)) == pytest.approx(20 / 80)
     own = replace(whole, test=Split(x[:10], np.arange(10) % 2))
     assert overlap(own, resolve(own)) == 0.0
-    standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),))
+    standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),) * 2)
     assert overlap(standard, resolve(standard)) == pytest.approx(10 / 90)
-
-
-def test_seeds_go_through_the_standard_splits() -> None:
-    x = np.zeros((10, 2), np.float32)
-    halves = (np.arange(5), np.arange(5, 10))
-    data = Dataset("d", "classification", Split(x, np.arange(10) % 2), standard_splits=(halves, halves[::-1]))
     config = configure("d", parse_method("erm"))
-    assert [split_of(config, seed, data).data.split for seed in (0, 1, 2)] == [0, 1, 0]
+    assert [split_of(config, seed, standard).data.split for seed in (0, 1, 2)] == [0, 1, 0]
     fixed = replace(config, data=replace(config.data, split=1))
-    assert split_of(fixed, 0, data).data.split == 1
-    assert split_of(config, 5, replace(data, standard_splits=())).data.split is None
+    assert split_of(fixed, 0, standard).data.split == 1
+    assert split_of(config, 5, whole).data.split is None
 
 
 def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
@@ -262,11 +216,9 @@ def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None
 
 def test_how_sure_a_choice_is_is_said_in_one_sentence() -> None:
     scipy = pytest.importorskip("scipy.stats")
-    for examples, seeds in ((25, 1), (12, 3), (400, 1)):
-        low, high = scipy.binom(examples * seeds, 0.5).interval(0.95)
-        # The exact interval goes in steps of one example.
-        half = pytest.approx(50 * (high - low) / (examples * seeds), abs=100 / (examples * seeds))
-        assert HeldOut(examples, seeds, "accuracy").points == half
+    low, high = scipy.binom(12 * 3, 0.5).interval(0.95)
+    # The exact interval goes in steps of one example.
+    assert HeldOut(12, 3, "accuracy").points == pytest.approx(50 * (high - low) / 36, abs=100 / 36)
     text = str(HeldOut(12, 1, "accuracy"))
     assert text.startswith("chosen by 12 validation examples: an accuracy over them is uncertain by 28 points")
     assert "12 validation examples on each of 3 seeds" in str(HeldOut(12, 3, "accuracy"))
@@ -276,16 +228,13 @@ def test_how_sure_a_choice_is_is_said_in_one_sentence() -> None:
     assert [HeldOut(FEW - 1, 1, "nll").few, HeldOut(FEW // 2, 2, "nll").few] == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("erm", 30 * 3),
-        ("rcad(alpha=1)", 30 * 6),
-        ("rcad(alpha=1, every=3)", 30 * 4),
-        ("rcad(alpha=1, lam=0)", 30 * 3),
-        ("ada", 10 * 3 + 31 + 10 * 6 + 2 * 31 + 10 * 12),  # the set doubles after 10 and after 20 epochs
-        ("ada(epochs=15)", 15 * 3 + 31 + 15 * 6),  # and not after the last
-    ],
-)
-def test_passes_are_counted_over_a_whole_run(text: str, expected: float) -> None:
-    assert passes(Method.parse(text), 30) == pytest.approx(expected)
+def test_passes_are_counted_over_a_whole_run() -> None:
+    for text, expected in {
+        "erm": 30 * 3,
+        "rcad(alpha=1)": 30 * 6,
+        "rcad(alpha=1, every=3)": 30 * 4,
+        "rcad(alpha=1, lam=0)": 30 * 3,
+        "ada": 10 * 3 + 31 + 10 * 6 + 2 * 31 + 10 * 12,  # the set doubles after 10 and after 20 epochs
+        "ada(epochs=15)": 15 * 3 + 31 + 15 * 6,  # and not after the last
+    }.items():
+        assert passes(Method.parse(text), 30) == pytest.approx(expected), text

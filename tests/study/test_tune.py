@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from one_line import one_line
+from one_line import refusals
 from rcad.errors import InputError
 from rcad.report import html
 from rcad.runs.record import RunRecord
@@ -22,15 +21,10 @@ pytest.importorskip("matplotlib")
 
 
 def make(points: list[dict[str, Any]], scores: list[float | None], **more: Any) -> dict[str, Any]:
+    metrics = [None if score is None else {"accuracy": score, "nll": 0.5} for score in scores]
     trials = [
-        {
-            "number": k + 1,
-            "values": values,
-            "metrics": None if score is None else {"accuracy": score, "nll": 0.5},
-            "runs": ["a"],
-            "seconds": 1.0,
-        }
-        for k, (values, score) in enumerate(zip(points, scores, strict=True))
+        {"number": k, "values": values, "metrics": own, "runs": ["a"], "seconds": 1.0}
+        for k, (values, own) in enumerate(zip(points, metrics, strict=True), 1)
     ]
     good = [k for k, score in enumerate(scores) if score is not None]
     settings = {"data": "<d>", "method": "rcad", "search": "random", "seeds": [0, 1], "by": "accuracy",
@@ -116,55 +110,31 @@ def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
         Tuning.read(found.files[0])
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"metric": "speed"}, "expected the metric of the search to be one of"),
-        ({"trials": [{"number": 1}]}, "expected the search.trials[0].values to be of type dict"),
-        ({"settings": {}}, "expected the search.settings.method to be of type str"),
-        ({"metric": "brier"}, "expected trial 1.brier to be a finite number"),
-        ({"trials": make(POINTS[:1], [None])["trials"], "best": 1}, "expected trial 1 to be of type dict"),
-        ({"best": "1"}, "expected the search.best to be of type int"),
-    ],
+test_a_record_that_holds_no_search_is_named = refusals(
+    ({"metric": "speed"}, "expected the metric of the search to be one of"),
+    ({"trials": [{"number": 1}]}, "expected the search.trials[0].values to be of type dict"),
+    ({"settings": {}}, "expected the search.settings.method to be of type str"),
+    ({"metric": "brier"}, "expected trial 1.brier to be a finite number"),
+    ({"trials": make(POINTS[:1], [None])["trials"], "best": 1}, "expected trial 1 to be of type dict"),
+    ({"best": "1"}, "expected the search.best to be of type int"),
+    of=lambda change: SEARCH.parse({**SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0])), **change}, "there"),
 )
-def test_a_file_that_holds_no_search_is_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text(json.dumps({**SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0])), **change}))
-    with one_line(says):
-        Tuning.read(tmp_path / "x.json")
-
-
-Make = Callable[..., RunRecord]
-
-
-def one(number: int, metrics: dict[str, float] | None) -> Trial:
-    return {"number": number, "metrics": metrics}
 
 
 def test_the_best_by_accuracy_then_nll_then_order() -> None:
-    trials = [
-        one(1, {"accuracy": 90.0, "nll": 0.5}),
-        one(2, {"accuracy": 91.0, "nll": 0.4}),
-        one(3, {"accuracy": 91.0, "nll": 0.3}),
-        one(4, {"accuracy": 91.0, "nll": 0.3}),
-        one(5, None),
-        one(6, {"accuracy": math.nan, "nll": 0.1}),
-    ]
-    assert best(trials, "accuracy") == trials[2]
-    assert best(trials[:5], "nll") == trials[2]
-    assert best([one(1, None)], "accuracy") is None
-    assert best([], "accuracy") is None
-    assert best([one(1, {"rmse": 3.0, "nll": 1.0}), one(2, {"rmse": 2.0, "nll": 2.0})], "rmse")["number"] == 2  # type: ignore[index]
+    scores = [(90.0, 0.5), (91.0, 0.4), (91.0, 0.3), (91.0, 0.3), (math.nan, 0.1)]
+    trials: list[Trial] = [{"metrics": {"accuracy": accuracy, "nll": nll}} for accuracy, nll in scores]
+    trials.append({"metrics": None})
+    assert best(trials, "accuracy") is trials[2]
+    assert best(trials[:4], "nll") is trials[2]
+    assert best(trials[-1:], "accuracy") is best([], "accuracy") is None
 
 
-def test_a_trial_is_the_mean_over_its_seeds(make_record: Make) -> None:
-    runs = [
-        make_record(seed=s, metrics={"val_nll": s, "val_rmse": 2.0 * s}, timings={"train_seconds": 1.5}) for s in (1, 3)
-    ]
+def test_a_trial_is_the_mean_over_its_seeds_and_lost_with_one(make_record: Callable[..., RunRecord]) -> None:
+    metrics = {1: {"val_nll": 1.0, "val_rmse": 2.0}, 3: {"val_nll": 3.0, "val_rmse": 6.0}}
+    runs = [make_record(seed=s, metrics=metrics[s], timings={"train_seconds": 1.5}) for s in metrics]
     found = trial_of(1, {"lam": 1}, runs)
     assert (found["metrics"], found["seconds"]) == ({"nll": 2.0, "rmse": 4.0}, 3.0)
     assert found["runs"] == [run.id for run in runs]
-
-
-def test_one_diverged_seed_loses_the_trial(make_record: Make) -> None:
-    runs = [make_record(seed=0, metrics={"val_nll": 1.0}), make_record(seed=1, status="diverged", metrics={})]
-    assert trial_of(1, {}, runs)["metrics"] is None
+    lost = make_record(seed=4, status="diverged", metrics={})
+    assert trial_of(1, {}, [*runs, lost])["metrics"] is None

@@ -25,9 +25,8 @@ OUTSIDE = 1e-5
 class Ball:
     """The allowed points around a batch x, in float32 or float64.
 
-    In "linf" every coordinate gets limits that are rounded towards x. In "l2" the radius is made smaller by what
-    rounding the coordinates can add to it, a few millionths of a usual radius. Either way |x' - x| <= eps holds for the
-    numbers that are returned, not only for those before rounding.
+    |x' - x| <= eps holds for the numbers that are returned, not only before rounding: in "linf" the limits of every
+    coordinate are rounded towards x, in "l2" the radius is smaller by what rounding can add, some millionths of it.
     """
 
     def __init__(self, x: Tensor, move: Move) -> None:
@@ -67,22 +66,18 @@ class Ball:
         return torch.clamp(point, self._low, self._high)
 
     def start(self, generator: torch.Generator) -> Tensor:
-        """A random point: uniform in the cube ("linf"), or in any direction at a uniform distance up to eps ("l2").
-
-        From the sphere itself, steps of 2.5 eps in all do not get all the way round to the best point: such starts left
-        up to 2 points more accuracy on digits.
-        """
+        """A random point: uniform in the cube ("linf"), or in any direction at a uniform distance up to eps ("l2")."""
         if self.move.norm == "linf":
             noise = 2 * self._drawn(torch.rand, self.x.shape, generator) - 1
         else:
+            # Not from the sphere itself: from there, steps of 2.5 eps in all do not get round to the best point.
             noise = unit(self._drawn(torch.randn, self.x.shape, generator), "l2")
             noise = noise * self._drawn(torch.rand, (len(self.x), *self._ones[1:]), generator)
         return self._away(noise)
 
     def corner(self, generator: torch.Generator) -> Tensor:
         """A random point as far away as allowed: a corner of the cube ("linf"), or a point of the sphere ("l2")."""
-        noise = unit(self._drawn(torch.randn, self.x.shape, generator), self.move.norm)
-        return self._away(noise)
+        return self._away(unit(self._drawn(torch.randn, self.x.shape, generator), self.move.norm))
 
     def _drawn(self, sample: Callable[..., Tensor], shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Noise like x, from a generator on any device."""
@@ -110,10 +105,7 @@ class Ball:
         return torch.minimum(low, x), torch.maximum(high, x)
 
     def whole_space(self) -> float:
-        """An eps that reaches every point of the bounds; without them, ten times the spread of the batch.
-
-        Examples that do not spread, a single one for instance, are taken as far from 0 as from others.
-        """
+        """An eps that reaches every point of the bounds; without them, ten times the spread of the batch, or from 0."""
         if self.move.bounds is None:
             far = [((self.x - centre) * self._std).abs().max().item() for centre in (self.x.mean(0), 0.0)]
             spread = 10 * (far[0] or far[1] or 1.0)
@@ -136,15 +128,9 @@ LossName = Literal["ce", "dlr"]
 TIE = 1e-12
 
 
-def cross_entropy(output: Tensor, y: Tensor) -> Tensor:
-    """Minus the log-probability of the label."""
-    return Categorical().nll(output, y)
-
-
 def margin(output: Tensor, y: Tensor) -> Tensor:
     """The largest logit of the other classes, minus that of the label: positive where the prediction is wrong."""
-    own = output.gather(1, y[:, None])
-    return without_label(output, y).amax(1) - own.squeeze(1)
+    return without_label(output, y).amax(1) - output.gather(1, y[:, None]).squeeze(1)
 
 
 def without_label(output: Tensor, y: Tensor) -> Tensor:
@@ -157,9 +143,8 @@ def dlr(output: Tensor, y: Tensor) -> Tensor:
 
     Unlike the cross-entropy it does not change when the logits are scaled. Three classes or more.
     """
-    _enough_classes(output, 3, "the DLR loss")
     output = full_precision(output)
-    first, _, third = output.topk(3, dim=1).values.unbind(1)
+    first, _, third = _leading(output, 3, "the DLR loss")
     return margin(output, y) / (first - third + TIE)
 
 
@@ -167,25 +152,24 @@ def dlr_towards(target: Tensor) -> AttackLoss:
     """The DLR loss with a class to reach (the same paper). Four classes or more."""
 
     def loss(output: Tensor, y: Tensor) -> Tensor:
-        _enough_classes(output, 4, "the targeted DLR loss")
         output = full_precision(output)
-        first, _, third, fourth = output.topk(4, dim=1).values.unbind(1)
+        first, _, third, fourth = _leading(output, 4, "the targeted DLR loss")
         gain = output.gather(1, target[:, None]) - output.gather(1, y[:, None])
         return gain.squeeze(1) / (first - (third + fourth) / 2 + TIE)
 
     return loss
 
 
-def _enough_classes(output: Tensor, least: int, loss: str) -> None:
-    if output.shape[1] < least:
-        raise InputError(f'expected at least {least} classes for {loss}, but got {output.shape[1]}; use loss="ce"')
+def _leading(output: Tensor, count: int, loss: str) -> tuple[Tensor, ...]:
+    if output.shape[1] < count:
+        raise InputError(f'expected at least {count} classes for {loss}, but got {output.shape[1]}; use loss="ce"')
+    return output.topk(count, dim=1).values.unbind(1)
 
 
-LOSSES: Mapping[LossName, AttackLoss] = {"ce": cross_entropy, "dlr": dlr}
+LOSSES: Mapping[LossName, AttackLoss] = {"ce": Categorical().nll, "dlr": dlr}
 
 
 def check_labels(x: Tensor, y: Tensor) -> None:
-    """There is one whole number for each example."""
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}")
 
@@ -204,20 +188,18 @@ def draw_rows(total: int, count: int, seed: int) -> Tensor:
 
 
 def seeded(device: torch.device, seed: int = 0) -> torch.Generator:
-    """A new generator on the device."""
     return torch.Generator(device=device).manual_seed(seed)
 
 
 @contextmanager
 def watched(model: Model, device: torch.device) -> Iterator[None]:
-    """Inside, the model is in eval mode; afterwards its mode and the random state are as before, come what may."""
+    """Inside, the model is in eval mode and gradients are off, but can be switched on whatever the caller did.
+
+    Afterwards its mode and the random state are as before, come what may.
+    """
     module = as_module(model)
-    # Gradients are needed even where the caller has switched them off.
-    with (
-        evaluating(module) if module is not None else nullcontext(),
-        preserved_rng(device),
-        torch.inference_mode(False),
-    ):
+    quiet = nullcontext() if module is None else evaluating(module)
+    with quiet, preserved_rng(device), torch.inference_mode(False), torch.no_grad():
         yield
 
 
@@ -229,31 +211,27 @@ class Look(NamedTuple):
 
 
 class View:
-    """A batch of labels and the model as an attack sees it."""
+    """A batch of labels and the model as an attack sees it, inside `watched`."""
 
     def __init__(self, model: Model, y: Tensor, loss: AttackLoss) -> None:
         self._forward, self._y, self._loss = Forward(model), y, loss
         self._checked = False
 
     def look(self, point: Tensor) -> Look:
-        with torch.no_grad():
-            return self._seen(point)[1]
-
-    def climb(self, point: Tensor) -> tuple[Look, Tensor]:
-        """The same, and the gradient of the summed loss with respect to the point. Parameters receive none."""
-        with torch.enable_grad():
-            probe = point.detach().requires_grad_(True)
-            loss, look = self._seen(probe)
-            return look, reaching_gradient(loss.sum(), probe)
-
-    def _seen(self, point: Tensor) -> tuple[Tensor, Look]:
         output = self._forward(point)
         if not self._checked:
             Categorical().check_shapes(output, self._y)
             Categorical().check_values(output, self._y)
             self._checked = True
-        loss = self._loss(output, self._y)
-        return loss, Look(loss.detach(), output.detach().argmax(1) != self._y)
+        return Look(self._loss(output, self._y), output.argmax(1) != self._y)
+
+    def climb(self, point: Tensor) -> tuple[Look, Tensor]:
+        """The same, and the gradient of the summed loss with respect to the point. Parameters receive none."""
+        with torch.enable_grad():
+            probe = point.detach().requires_grad_(True)
+            loss, wrong = self.look(probe)
+            gradient = reaching_gradient(loss.sum(), probe)
+        return Look(loss.detach(), wrong), gradient
 
 
 class Best:

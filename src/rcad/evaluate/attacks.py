@@ -26,7 +26,6 @@ from rcad.evaluate.attack_search import (
     LossName,
     View,
     check_labels,
-    cross_entropy,
     dlr_towards,
     seeded,
     watched,
@@ -108,12 +107,11 @@ class Restarted(Attack):
         whole("restarts", self.restarts, minimum=1)
 
     def rounds(self) -> int:
-        """How many searches there are in all."""
         return self.restarts
 
     @abstractmethod
     def search(self, model: Model, ball: Ball, y: Tensor, turn: int, generator: torch.Generator) -> Best:
-        """One search, the `turn`-th."""
+        """The `turn`-th of `rounds` searches."""
 
     def _attacked(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
         space = self.space()
@@ -252,8 +250,7 @@ class APGD(Restarted):
     def _loss(self, model: Model, x: Tensor, y: Tensor, turn: int) -> AttackLoss:
         if not self.targets:
             return LOSSES[self.loss]
-        with torch.no_grad():
-            output = Forward(model)(x)
+        output = Forward(model)(x)
         if self.targets >= output.shape[1]:
             raise InputError(
                 f"expected fewer targets than the {output.shape[1]} classes, but got {self.targets}; "
@@ -276,7 +273,6 @@ class _Pace:
         self._top_then, self._halved_then = loss, torch.zeros_like(loss, dtype=torch.bool)
 
     def record(self, point: Tensor, look: Look, gradient: Tensor) -> None:
-        """Takes note of one step."""
         self._rises = self._rises + (look.loss > self._last_loss)
         self._steps += 1
         self._last_loss = look.loss
@@ -310,7 +306,7 @@ class RandomSearch(Attack):
         whole("tries", self.tries, minimum=1)
 
     def _attacked(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
-        ball, view = Ball(x, self.space()), View(model, y, cross_entropy)
+        ball, view = Ball(x, self.space()), View(model, y, LOSSES["ce"])
         points = (ball.corner(generator) for _ in range(self.tries))
         first = next(points)
         best = Best(first, view.look(first))
@@ -333,7 +329,7 @@ class Worst(Value):
     def perturb(self, model: Model, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """x' of the first attack that succeeds, of the last one where none does; x where the model errs anyway."""
         generator = generator or seeded(x.device)
-        with watched(model, x.device), torch.no_grad():
+        with watched(model, x.device):
             forward, result = Forward(model), x.detach().clone()
             for attack in self.attacks if len(x) else ():
                 left = (forward(result).argmax(1) == y).nonzero().squeeze(1)

@@ -22,8 +22,8 @@ expectation over a random order among them. Excess AURC subtracts the AURC of th
 (Geifman, Uziel and El-Yaniv, 2019, here for N examples and not in the limit), so that 0 is a perfect ranking.
 
 One temperature for all logits (Guo et al., 2017), fitted on held-out examples, tells what part of a miscalibration is
-mere scale. With b = 1 / T the NLL of softmax(b z) is convex in b, so its derivative has at most one sign change, and
-Newton's method inside a shrinking bracket finds it to rounding.
+mere scale. With b = 1 / T the NLL of softmax(b z) is convex in b, so its derivative has at most one sign change, which
+is found to rounding by halving the range of log b.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def risks(confidence: Tensor, loss: Tensor) -> Tensor:
 
 # Beyond these the optimum is at 0 (every validation example right) or at infinity (logits worse than none).
 COLDEST, HOTTEST = 1e-3, 1e3
-STEPS = 100
+HALVINGS = 60
 
 
 @dataclass(frozen=True)
@@ -170,53 +170,26 @@ def fit_temperature(output: Tensor, y: Tensor) -> Temperature:
     # The NLL is the log of the sum of exp(b margin), margins being taken to the label's logit.
     margin = seen.logits - seen.logits.gather(1, seen.y[:, None])
     before = fetch_numbers({"nll": _nll(margin, 1.0)}, seen.checks)["nll"]
-    low, high = 1 / HOTTEST, 1 / COLDEST
-    if _slopes(margin, low)[0] >= 0:
-        b = low
-    elif _slopes(margin, high)[0] <= 0:
-        b = high
-    else:
-        b = _root(margin, low, high)
+    low, high = ends = math.log(1 / HOTTEST), math.log(1 / COLDEST)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        slope = ((math.exp(middle) * margin).softmax(1) * margin).sum(1).mean().item()
+        low, high = (middle, high) if slope <= 0 else (low, middle)
+    b = math.exp(high)
     after = _nll(margin, b).item()
     if after < before:
-        return Temperature(1 / b, before, after, at_limit=b in (low, high))
+        return Temperature(1 / b, before, after, at_limit=low == ends[0] or high == ends[1])
     # Where nothing is to be gained, rounding must not decide: the logits stay as they are.
     return Temperature(1.0, before, before, at_limit=False)
 
 
 def before_and_after(fitted: Temperature, output: Tensor, y: Tensor) -> dict[str, float]:
-    """`classification` of other examples as they are, and again with the suffix `_scaled` at the fitted temperature.
-
-    Accuracies do not change, so they are given once.
-    """
+    """`classification` of other examples as they are, and again with the suffix `_scaled` at the fitted temperature."""
     plain = classification(output, y)
     scaled = classification(output.detach().double() / fitted.value, y)
+    # Accuracies do not change, so they are given once.
     again = {f"{name}_scaled": value for name, value in scaled.items() if name not in ("accuracy", "top5")}
     return {"temperature": fitted.value, **plain, **again}
-
-
-def _root(margin: Tensor, low: float, high: float) -> float:
-    """Where the slope changes sign, from negative at `low` to positive at `high`."""
-    b = 1.0
-    for _ in range(STEPS):
-        slope, curvature = _slopes(margin, b)
-        step = slope / curvature if curvature > 0 else math.inf
-        # Newton squares the error: after a step this small, only rounding is left.
-        if abs(step) <= 1e-8 * b:
-            return b - step
-        low, high = (b, high) if slope < 0 else (low, b)
-        # A step that leaves the bracket is replaced by one to the bracket's geometric middle.
-        b = b - step if low < b - step < high else math.sqrt(low * high)
-    return b
-
-
-def _slopes(margin: Tensor, b: float) -> tuple[float, float]:
-    """The first and second derivative of the mean NLL in b."""
-    p = (b * margin).softmax(1)
-    mean = (p * margin).sum(1, keepdim=True)
-    curvature = (p * (margin - mean).square()).sum(1).mean()
-    slope, curve = torch.stack([mean.mean(), curvature]).tolist()
-    return slope, curve
 
 
 def _nll(margin: Tensor, b: float) -> Tensor:

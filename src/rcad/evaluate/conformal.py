@@ -43,11 +43,9 @@ def value_scores(output: Tensor, y: Tensor) -> Tensor:
 
 
 def threshold(scores: Tensor, coverage: float) -> Tensor:
-    """The k-th smallest of the held-out scores along the first dimension; inf where there are too few of them.
+    """The k-th smallest of the held-out scores, (n,) or (n, T) for several targets, along the first dimension.
 
-    Args:
-        scores: (n,), or (n, T) for several targets.
-        coverage: what the sets promise, between 0 and 1; n must be at least coverage / (1 - coverage).
+    It is inf where n < coverage / (1 - coverage): too few to promise that.
     """
     check_coverage(coverage)
     if not len(scores):
@@ -84,10 +82,7 @@ def conformal_classes(
 
 
 def conformal_values(
-    held_out: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
-    scale: float = 1.0,
-    levels: Sequence[float] = LEVELS,
+    held_out: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], scale: float = 1.0, levels: Sequence[float] = LEVELS
 ) -> dict[str, float]:
     """The same for intervals: `conformal_coverage_L`, and `conformal_width_L`, their mean width times `scale`."""
     scores, seen = value_scores(*held_out), Predicted.of(*test)

@@ -8,14 +8,14 @@ a radius without limit leaves nothing, and neither blind search nor another mode
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rcad.evaluate.attack_search import Ball, View, batches, cross_entropy, seeded, watched
+from rcad.evaluate.attack_search import LOSSES, Ball, View, batches, seeded, watched
 from rcad.evaluate.attacks import PGD, Attack, RandomSearch
 from rcad.evaluate.robustness import Perturbs, attacked_accuracy, device_of
 from rcad.loss.growth import as_unit_float
@@ -28,14 +28,7 @@ LIMIT = 5.0
 
 
 class Check(NamedTuple):
-    """One sign of masking, looked for.
-
-    Attributes:
-        name: which.
-        passed: False where the sign is there.
-        numbers: what was measured, in percent.
-        sentence: the same in words.
-    """
+    """One sign of masking, looked for: `passed` is False where it is there; `numbers` were measured, in percent."""
 
     name: str
     passed: bool
@@ -43,8 +36,7 @@ class Check(NamedTuple):
     sentence: str
 
 
-@dataclass(frozen=True)
-class _Transferred:
+class _Transferred(NamedTuple):
     """Another model's attacked examples."""
 
     source: Model
@@ -117,7 +109,7 @@ def _gradients(model: Model, x: Tensor, y: Tensor, batch_size: int) -> Check:
     blind, right = [], []
     with watched(model, y.device):
         for part, labels in batches(x, y, batch_size, y.device):
-            look, gradient = View(model, labels, cross_entropy).climb(part)
+            look, gradient = View(model, labels, LOSSES["ce"]).climb(part)
             flat = gradient.flatten(1)
             blind.append((flat == 0).all(1) | ~torch.isfinite(flat).all(1))
             right.append(~look.wrong)

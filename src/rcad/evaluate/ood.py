@@ -55,10 +55,8 @@ def out_of_distribution(inside: Tensor, outside: Tensor) -> dict[str, float]:
             f"expected logits of one model for both sets, but got {inside.shape[1]} and {outside.shape[1]} classes"
         )
     known, foreign = scores(inside), scores(outside.to(inside.device))
-    values: dict[str, Tensor] = {}
-    for name in SCORES:
-        separated = separation(known[name], foreign[name])
-        values |= {f"{name}_{quantity}": value for quantity, value in separated.items()}
+    separated = {name: separation(known[name], foreign[name]) for name in SCORES}
+    values = {f"{name}_{quantity}": value for name, own in separated.items() for quantity, value in own.items()}
     return fetch_numbers(values, _checks("logits", inside, outside))
 
 
@@ -166,7 +164,11 @@ def entropy_against_alpha(
     classes = not y.is_floating_point()
     entropies, hits, stuck = [], [], []
     with evaluating(model):
-        _check_targets(Forward(model)(as_unit_float(x[:1].to(device))), y, likelihood)
+        first = Forward(model)(as_unit_float(x[:1].to(device)))
+        if hasattr(likelihood, "check_shapes"):
+            likelihood.check_shapes(first, y[:1].to(device))
+        if hasattr(likelihood, "check_values"):
+            likelihood.check_values(first, y)
         for part, target in batches(x, y, batch_size, device):
             if direction == "adversarial":
                 uphill = input_gradient(model, part, target, likelihood)
@@ -190,11 +192,3 @@ def entropy_against_alpha(
         tuple((100 * torch.cat(hits, 1).double().mean(1)).tolist()) if hits else (),
         torch.cat(stuck).double().mean().item(),
     )
-
-
-def _check_targets(output: Tensor, y: Tensor, likelihood: Likelihood) -> None:
-    """Checks that the targets fit the model, by its output of one example."""
-    if hasattr(likelihood, "check_shapes"):
-        likelihood.check_shapes(output, y[:1].to(output.device))
-    if hasattr(likelihood, "check_values"):
-        likelihood.check_values(output, y)

@@ -28,12 +28,7 @@ class Perturbs(Protocol):
 
 @dataclass(frozen=True)
 class Attacked:
-    """Which examples a model got right.
-
-    Attributes:
-        clean: (N,) right without attack.
-        survived: by attack, (N,) right before it and after it.
-    """
+    """Which examples a model got right: (N,) `clean`, without attack; by attack, (N,) right before and after it."""
 
     clean: Tensor
     survived: Mapping[str, Tensor]
@@ -74,7 +69,7 @@ def attacked_accuracy(
     """
     named = attacks if isinstance(attacks, Mapping) else {str(attack): attack for attack in attacks}
     _check(named, len(attacks), x, y, batch_size)
-    device, tell = device_of(model, x), progress or _silent
+    device, tell = device_of(model, x), progress or (lambda done, total: None)
     generator, y = generator or seeded(device), y.to(device)
     clean = _right(model, x, y, batch_size)
     survived: dict[str, Tensor] = {}
@@ -122,13 +117,9 @@ def device_of(model: Model, x: Tensor) -> torch.device:
     return x.device if parameter is None else parameter.device
 
 
-def _silent(done: int, total: int) -> None:
-    pass
-
-
 def _right(model: Model, x: Tensor, y: Tensor, batch_size: int) -> Tensor:
     device = device_of(model, x)
-    with watched(model, device), torch.no_grad():
+    with watched(model, device):
         forward = Forward(model)
         parts = [forward(as_unit_float(part.to(device))).argmax(1) for part in torch.split(x, batch_size)]
         return torch.cat(parts) == y
@@ -185,8 +176,7 @@ def standard_suite(
     with watched(model, device), _sheltered(model):
         forward = _Logits(model)
         right = _right(model, x, y, batch_size)
-        with torch.no_grad():
-            classes = forward(x[:1]).shape[1]
+        classes = forward(x[:1]).shape[1]
         names = SUITE if classes >= 4 else SUITE_OF_FEW_CLASSES
         clean, survived = right, {}
         for done, name in enumerate(names, 1):
@@ -197,10 +187,12 @@ def standard_suite(
                 suite.apgd.n_restarts = suite.apgd_targeted.n_restarts = suite.fab.n_restarts = 1
                 suite.apgd_targeted.n_target_classes = suite.fab.n_target_classes = min(TARGETS, classes - 1)
                 suite.square.n_queries = queries
-                x_adv, _ = suite.run_standard_evaluation(x[rows], y[rows], batch_size=batch_size)
+                with torch.enable_grad():
+                    x_adv, _ = suite.run_standard_evaluation(x[rows], y[rows], batch_size=batch_size)
                 right = right.index_put((rows,), _right(model, x_adv, y[rows], batch_size))
             survived[name] = right
-            (progress or _silent)(done * len(x), len(names) * len(x))
+            if progress is not None:
+                progress(done * len(x), len(names) * len(x))
     return Attacked(clean, survived)
 
 

@@ -26,7 +26,6 @@ class Cell:
     """A table's cell that is more than text.
 
     Args:
-        text: what it says; tables sort by it.
         note: a second, smaller line.
         href: a place in the page ("#name") or a file relative to the page; never another address.
         mark: its colour: "good", "bad", "open", "none" (nothing to say) or "aside" (there for comparison).
@@ -51,8 +50,7 @@ class Table:
     """Rows of cells under a header; in a page a click on a header sorts by its column.
 
     Args:
-        header: one name per column.
-        rows: as many cells as names each; a cell may be its text alone.
+        rows: as many cells as the header has names; a cell may be its text alone.
         caption: what the numbers are, and in which unit.
         choose: the name of a column; buttons above the table then show the rows of one of its values only.
         folded: what to click to see the table; "" shows it at once. Markdown and the terminal leave it out.
@@ -85,17 +83,14 @@ class Table:
 
     @property
     def cells(self) -> list[list[Cell]]:
-        """Every cell as a `Cell`."""
         return [_cells(row) for row in self.rows]
 
     @property
     def last_cells(self) -> list[Cell]:
-        """The last row's; empty without one."""
         return _cells(self.last or ())
 
     @property
     def body(self) -> list[list[Cell]]:
-        """Every row, the last one too."""
         return [*self.cells, *([self.last_cells] if self.last is not None else [])]
 
     @property
@@ -136,11 +131,10 @@ class Figure:
     Args:
         drawing: a matplotlib figure (see `rcad.report.drawing`), or the SVG text that `drawing.inline` made of one. It
             goes into the page as it is, so it must never come from outside.
-        caption: stands below it.
-        alt: says the same to who cannot see it.
+        alt: says what the caption says to who cannot see the picture.
         wide: it takes the page's whole width.
-        name: the stem of its files; Markdown and LaTeX show figures that have one. What a file's name should not hold
-            becomes a hyphen: it may come from a record of somebody else's.
+        name: the stem of its files; Markdown shows figures that have one. It may come from a record of somebody
+            else's, so what a file's name should not hold becomes a hyphen.
     """
 
     drawing: Any
@@ -154,7 +148,6 @@ class Figure:
 
     @property
     def svg(self) -> str:
-        """One `<svg>` element."""
         from rcad.report.drawing import inline
 
         return self.drawing if isinstance(self.drawing, str) else inline(self.drawing)
@@ -162,12 +155,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Command:
-    """A command to type.
-
-    Args:
-        text: as one types it.
-        about: what it does, in a few words before it.
-    """
+    """A command to type, and what it does, in a few words before it."""
 
     text: str
     about: str = ""
@@ -182,9 +170,7 @@ class Section:
     """A chapter: notice, verdict (line breaks are kept), paragraphs, then the parts in their order.
 
     Args:
-        title: of the chapter; they differ within a document.
-        paragraphs: stand before the parts.
-        parts: paragraphs, tables, figures and commands.
+        title: differs from those of other chapters.
         verdict: the answer; it stands out.
         notice: a warning that nobody should miss; above all else.
         short: what the list of chapters calls it; "" for the title.
@@ -213,25 +199,13 @@ class Section:
         return [part for part in self.parts if isinstance(part, Table)]
 
     @property
-    def figures(self) -> list[Figure]:
-        return [part for part in self.parts if isinstance(part, Figure)]
-
-    @property
     def anchor(self) -> str:
-        """The name of its place in the page."""
         return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-") or "section"
 
 
 @dataclass(frozen=True)
 class Document:
-    """All that a page says.
-
-    Args:
-        title: its name.
-        lead: what it is, in a sentence or two.
-        sections: from top to bottom, with different titles.
-        facts: how it was made, by name; at the end.
-    """
+    """All that a page says: what it is, in a sentence or two, then the chapters, then how it was made, by name."""
 
     title: str
     lead: str
@@ -246,12 +220,10 @@ class Document:
 
     @property
     def figures(self) -> list[Figure]:
-        """Every figure, in order."""
-        return [figure for section in self.sections for figure in section.figures]
+        return [part for section in self.sections for part in section.parts if isinstance(part, Figure)]
 
     @property
     def tables(self) -> list[Table]:
-        """Every table, in order."""
         return [table for section in self.sections for table in section.tables]
 
 

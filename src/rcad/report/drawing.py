@@ -158,10 +158,7 @@ def _signs() -> frozenset[int]:
 def limits(values: Iterable[float], *, around: float | None = None, reach: float = 4.0) -> tuple[float, float]:
     """A range for an axis that a few wild values cannot squeeze; what lies outside is marked at its edge.
 
-    Args:
-        values: what is drawn.
-        around: a value that must be inside.
-        reach: how far from the middle half a value may lie, in widths of that half.
+    `around` must be inside; `reach` is how far from the middle half a value may lie, in widths of that half.
     """
     ordered = sorted(values)
     if not ordered:
@@ -187,8 +184,7 @@ def stamp(figure: Any, warning: str) -> None:
 
 def strip(ax: Any, values: Sequence[float], place: float, colour: str, *, upright: bool = False) -> None:
     """Seeds as dots, a little apart across their line so that none hides another."""
-    shifts = [0.09 * ((k % 3) - 1) for k in range(len(values))]
-    across = [place + shift for shift in shifts]
+    across = [place + 0.09 * ((k % 3) - 1) for k in range(len(values))]
     x, y = (across, values) if upright else (values, across)
     ax.plot(x, y, "o", color=colour, ms=3.6, alpha=0.55, mec="none", zorder=3)
 

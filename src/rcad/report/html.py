@@ -37,23 +37,18 @@ def _render(name: str, document: Document, **values: Any) -> str:
         loader=jinja2.FunctionLoader(_text),
     )
     environment.filters["prose"] = _prose
-    kinds = {"Table": Table, "Figure": Figure, "Command": Command}
-    environment.tests |= {
-        kind.lower(): lambda part, type_=type_: isinstance(part, type_) for kind, type_ in kinds.items()
-    }
-    text: str = environment.get_template(name).render(
-        **{"still": False, **values}, document=document, trusted=_markup(), list=list
-    )
+    for kind in (Table, Figure, Command):
+        environment.tests[kind.__name__.lower()] = lambda part, kind=kind: isinstance(part, kind)
+    values = {"still": False, "document": document, "trusted": _markup(), "list": list, **values}
+    text: str = environment.get_template(name).render(values)
     return text
 
 
 def _prose(text: str) -> Any:
     """Escaped text, what stands in backticks as code."""
     markup = _markup()
-    pieces = (
-        markup("<code>{}</code>").format(piece) if code else markup.escape(piece) for piece, code in code_spans(text)
-    )
-    return markup("").join(pieces)
+    code = markup("<code>{}</code>")
+    return markup("").join(code.format(piece) if is_code else piece for piece, is_code in code_spans(text))
 
 
 def _markup() -> Any:

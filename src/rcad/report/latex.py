@@ -6,15 +6,8 @@ import re
 
 from rcad.report.document import Cell, Table
 
-_WORDS = {
+_WORDS = {sign: f"\\{sign}" for sign in "{}$&#%_"} | {
     "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
     "^": r"\textasciicircum{}",
     "~": r"\textasciitilde{}",
     "<": r"\textless{}",
@@ -33,11 +26,7 @@ def escaped(text: str) -> str:
 
 
 def table(content: Table, name: str) -> str:
-    """A floating table with its caption; a cell's note stands small in the row below, "aside" is in italics.
-
-    Args:
-        name: what its label ends with: `tab:rcad-NAME`.
-    """
+    """A floating table, labelled `tab:rcad-NAME`; a cell's note stands small in a row below, "aside" is in italics."""
     body: list[str] = []
     for row in content.cells:
         body.append(_line([_cell(cell) for cell in row]))

@@ -23,10 +23,9 @@ def _plain(text: str) -> str:
 
 
 def markdown(document: Document, *, figures: str = "figures") -> str:
-    """The document; folded tables and figures without a name are left to the page.
+    """The document, whose figures' PNG files lie in the folder `figures`, relative to it; see `drawing.save`.
 
-    Args:
-        figures: the folder of the figures' PNG files, relative to this file; see `drawing.save`.
+    Folded tables and figures without a name are left to the page.
     """
     parts = [f"# {escaped(document.title)}", escaped(document.lead)]
     for section in document.sections:
@@ -54,11 +53,7 @@ def _blocks(part: Part, figures: str) -> list[str]:
 
 
 def table(content: Table, cell: Callable[[Cell], str] | None = None) -> str:
-    """The table alone; numbers flush right.
-
-    Args:
-        cell: writes a cell; None for `cell_text`.
-    """
+    """The table alone; numbers flush right. `cell` writes a cell; None for `cell_text`."""
     ruler = ["--:" if numeric else "---" for numeric in content.numeric]
     body = [list(map(cell or cell_text, row)) for row in content.body]
     lines = [[escaped(name) for name in content.header], ruler, *body]

@@ -63,5 +63,4 @@ def named_values(items: Mapping[str, Any]) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital at its beginning, the rest as it is."""
     return text[:1].upper() + text[1:]

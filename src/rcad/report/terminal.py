@@ -55,7 +55,6 @@ def part_lines(part: Part, width: int | None = None) -> list[str]:
 
 
 def paragraph(text: str, width: int | None = None) -> list[str]:
-    """The text in lines that end between words."""
     plain = visible(" ".join(text.replace("`", "").split()))
     return textwrap.wrap(plain, width or screen_width(), break_long_words=False, break_on_hyphens=False)
 

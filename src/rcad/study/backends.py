@@ -42,14 +42,14 @@ class Stopped(KeyboardInterrupt):
 class Backend(Protocol):
     """Trains configs of one method; the test rows are read by `test` alone, for the configs that were chosen."""
 
+    seconds: float
+    """How long the training of all of them took, though some may have been trained earlier."""
+
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
         """The held-out numbers of each; None where it diverged."""
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         """The test numbers of these of the configs that were fitted last."""
-
-    def seconds(self) -> float:
-        """How long the training of all of them took, though some may have been trained earlier."""
 
 
 def is_table(problem: Problem) -> bool:
@@ -74,7 +74,7 @@ class Scheduled:
     """Runs through the scheduler and its store; what is there already is not run again. Raises `Stopped`."""
 
     def __init__(self, place: Place) -> None:
-        self._place = place
+        self._place, self.seconds = place, 0.0
         self._records: list[RunRecord] = []
 
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
@@ -84,20 +84,16 @@ class Scheduled:
             raise Stopped(outcome.words(), outcome.exit_code)
         by_id = {record.id: record for record in outcome.records}
         self._records = [by_id[config_id(canonical_config(config))] for config in configs]
+        self.seconds = sum(record.timings.get("train_seconds") or 0.0 for record in self._records)
         return [numbers_of(record, HELD_OUT) for record in self._records]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         return [numbers_of(self._records[k], TEST) for k in chosen]
 
-    def seconds(self) -> float:
-        return sum(record.timings.get("train_seconds") or 0.0 for record in self._records)
-
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:
-    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin.
-
-    A user's own has none: its measure would see the rows of several networks at once.
-    """
+    """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin."""
+    # A user's own has none: its measure would see the rows of several networks at once.
     if has_own(config.method) or not is_table(problem) or why_not(config) is not None or not len(problem.val[1]):
         return False
     try:
@@ -111,11 +107,9 @@ class Stacked:
     """The fast way on tables: perceptrons side by side in memory, equal by test to one after the other."""
 
     def __init__(self, problems: Mapping[int, Problem]) -> None:
-        """Takes the data of each seed."""
-        self._problems = problems
+        self._problems, self.seconds = problems, 0.0
         self._seeds: list[int] = []
         self._models: dict[int, StackedMLP] = {}
-        self._seconds = 0.0
 
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
         self._seeds, self._models = [config.seed for config in configs], {}
@@ -123,17 +117,13 @@ class Stacked:
         begun = time.process_time()
         for part in self._parts(configs):
             metrics |= self._fit(part, configs, len(metrics), progress)
-        self._seconds = time.process_time() - begun
+        self.seconds = time.process_time() - begun
         return [metrics[k] for k in range(len(configs))]
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         return [self._test(k) if k in self._models else None for k in chosen]
 
-    def seconds(self) -> float:
-        return self._seconds
-
     def _parts(self, configs: Sequence[RunConfig]) -> list[list[int]]:
-        """Runs of one shape, as many as fit into memory."""
         shapes: dict[tuple[torch.Size, torch.Size], list[int]] = {}
         for k, config in enumerate(configs):
             problem = self._problems[config.seed]

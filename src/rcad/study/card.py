@@ -37,7 +37,6 @@ def push(
     Args:
         repo: "owner/name"; it is made where there is none.
         comparison: the folder of an `rcad compare` on the same data, for the card.
-        private: make the repository a private one.
     """
     store = Store.open(runs, create=False)
     record = finished(store, run)
@@ -84,7 +83,6 @@ def _metadata(record: RunRecord, repo: str, facts: Mapping[str, Any]) -> str:
 
 
 def _test_metrics(record: RunRecord) -> list[str]:
-    """The six test metrics that a reader looks for first."""
     tests = [name for name in record.metrics if name.startswith("test_") and record.metrics[name] is not None]
     return leading(tests, 6)
 

@@ -18,7 +18,6 @@ from typing import Any
 from rcad.errors import InputError, command, is_number, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method, sources
 from rcad.loss.methods import method_defaults
-from rcad.report.document import Document
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
@@ -60,10 +59,7 @@ class Comparison(StudyResult):
     """The result of `rcad.compare`."""
 
     NAMES = ("index.html", "compare.md", FILE)
-
-    @property
-    def document(self) -> Document:
-        return document(self.record)
+    PAGE = staticmethod(document)
 
     @property
     def question(self) -> Mapping[str, Any]:
@@ -75,17 +71,8 @@ class Comparison(StudyResult):
         """The command to run next."""
         return str(self.record["next"]["command"])
 
-    @staticmethod
-    def read(path: Path | str) -> Comparison:
-        """The comparison in a compare.json.
 
-        Raises:
-            InputError: it holds none, or one that was changed.
-        """
-        return COMPARISON.read(Path(path))
-
-
-COMPARISON = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(plain)))
+COMPARISON = Comparison.KIND = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(plain)))
 
 
 def compare(
@@ -225,7 +212,6 @@ class _Work:
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
-        """Train, judge, write."""
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -233,11 +219,8 @@ class _Work:
         problems = {seed: problem for seed, (_, problem) in self.splits.items()}
         backend: Backend = Stacked(problems) if self.stacked else Scheduled(self.place)
         if self.held_out.few and self.budget > 1:
-            log.warning(
-                "on each split hyperparameters are %s; use a larger validation split (--set data.validation=0.3) or do "
-                "not tune (--budget 1)",
-                self.held_out,
-            )
+            advice = "use a larger validation split (--set data.validation=0.3) or do not tune (--budget 1)"
+            log.warning("on each split hyperparameters are %s; %s", self.held_out, advice)
         cells: Cells = {}
         try:
             for number, contestant in enumerate(self.contestants):

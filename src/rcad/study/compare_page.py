@@ -51,11 +51,7 @@ _FORM = {
 
 
 def formed(plain: dict[str, Any]) -> dict[str, Any]:
-    """The record of a finished comparison, checked: its parts have the types, and name each other, as the page needs.
-
-    Raises:
-        InputError: a part is missing, of another type, or names what is not there.
-    """
+    """The record of a finished comparison, checked: its parts have the types and names that the page needs."""
     record: dict[str, Any] = shaped("the comparison", plain, _FORM)
     methods, metrics, differences = record["methods"], {record["metric"], *record["metrics"]}, record["differences"]
     one_of("the base of the comparison", record["base"], methods)
@@ -84,13 +80,7 @@ def _check_interval(name: str, numbers: Record) -> None:
 
 
 def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
-    """The part of a record that follows from the results alone.
-
-    Args:
-        cells: by method, as `compete` gives them.
-        metrics: the one that the question is about comes first.
-        test_ratio: n_test / n_train where splits overlap.
-    """
+    """The part of a record that follows from the results alone; the question is about the first of the metrics."""
     differences = compared(cells, metrics, test_ratio)
     record = {
         "metric": metrics[0],
@@ -120,15 +110,11 @@ def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[di
     pairs += [(name, rcad) for name in methods if ":" in name for rcad in rcads if rcad != name]
     pairs += [(rcad, control) for rcad in rcads for control in controls]
     questions = [(*pair, metric) for metric in metrics for pair in pairs]
-    differences = [
-        compare_groups(
-            results(cells[ours], metric),
-            results(cells[theirs], metric),
-            higher_is_better=HIGHER_IS_BETTER[metric],
-            test_ratio=test_ratio,
-        )
-        for ours, theirs, metric in questions
-    ]
+    differences = []
+    for *pair, metric in questions:
+        ours, theirs = (results(cells[name], metric) for name in pair)
+        better = HIGHER_IS_BETTER[metric]
+        differences.append(compare_groups(ours, theirs, higher_is_better=better, test_ratio=test_ratio))
     judged = [*judge_questions(differences[:1]), *judge_questions(differences[1:])]
     return [
         {"method": ours, "against": theirs, "metric": metric, **difference.to_dict()}
@@ -141,7 +127,6 @@ def _named(cells: Cells, role: str) -> list[str]:
 
 
 def results(cell: Mapping[str, Any], metric: str) -> dict[int, float | None]:
-    """A method's test results by seed."""
     return {int(seed): (run["test"] or {}).get(metric) for seed, run in cell["seeds"].items()}
 
 
@@ -176,9 +161,15 @@ def document(record: Record) -> Document:
     command = Command(record["next"]["command"], f"Next. {record['next']['why']}:")
     short: list[Part] = [command, results_table(record), *what_was_done(record)]
     took = f", in {record['seconds']:.0f} s of {CPU_TIME}" if record["cost"] == CPU_TIME else ""
+    sizes = record["sizes"]
+    lead = (
+        f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
+        f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
+        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
+    )
     return Document(
         f"Does it help on {record['data']}?",
-        lead(record),
+        lead,
         [
             Section("In short", (), short, "\n".join(record["sentences"])),
             Section("Seeds", (), [dots(record, metric) for metric in record["metrics"]]),
@@ -187,16 +178,6 @@ def document(record: Record) -> Document:
             Section("How it was judged", how_judged(record)),
         ],
         {"Made by": f"`{record['command']}`{took}", "Versions": named_values(record["versions"])},
-    )
-
-
-def lead(record: Record) -> str:
-    """What was compared, in a sentence."""
-    sizes = record["sizes"]
-    return (
-        f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
-        f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
-        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
     )
 
 
@@ -221,10 +202,8 @@ def _against(record: Record, role: str) -> list[Record]:
 def _answer(question: Record, splits: int) -> str:
     """The question's answer in one line: who, by what, how much, how sure."""
     evidence = f"{_size(question)}, {_p(question['p_two'])}, {plural(splits, 'split')}"
-    needed = question["seeds_needed"]
-    if needed is None:
-        reach = "more splits would not show a difference this small, more data might"
-    else:
+    reach = "more splits would not show a difference this small, more data might"
+    if (needed := question["seeds_needed"]) is not None:
         reach = f"about {needed} splits would show a difference of this size"
     return _sentence(question, "ERM", evidence, f"; {reach}")
 
@@ -246,27 +225,21 @@ def _direction(record: Record) -> list[str]:
     rivals = [gap for gap in _against(record, "control") if (gap["method"], gap["metric"]) == same]
     if question["outcome"] != "better" or not rivals:
         return []
-    level = [gap["against"] for gap in rivals if gap["outcome"] != "better"]
-    if level:
+    if level := [gap["against"] for gap in rivals if gap["outcome"] != "better"]:
         controls = f"its control{'s' if len(level) > 1 else ''} {listed(level)}"
-        return [
-            f"{question['method']} is not shown to be better than {controls}: the adversarial direction may not be "
-            "what helps."
-        ]
-    return [f"{question['method']} is better than its controls too: the adversarial direction is what helps."]
+        words = f"is not shown to be better than {controls}: the adversarial direction may not be what helps."
+    else:
+        words = "is better than its controls too: the adversarial direction is what helps."
+    return [f"{question['method']} {words}"]
 
 
 def _against_base(gaps: Sequence[Record], other: str) -> str:
     """The methods that are better or worse than ERM by one metric."""
-    by_outcome = {
-        outcome: [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
-        for outcome in ("better", "worse")
-    }
-    parts = [
-        f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM"
-        for outcome, methods in by_outcome.items()
-        if methods
-    ]
+    parts = []
+    for outcome in ("better", "worse"):
+        methods = [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
+        if methods:
+            parts.append(f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM")
     text = "; ".join(parts) or f"none of the {other}methods is shown to differ from ERM"
     return f"{capital(WORDS[gaps[0]['metric']])}: {text}."
 
@@ -291,7 +264,6 @@ def _size(gap: Record) -> str:
 
 
 def what_was_done(record: Record) -> list[str]:
-    """The protocol in words."""
     tried = (
         f"On every split each method tried {record['budget']} configurations, its default among them: the same weight "
         "decays for every method, and its own hyperparameters. The configuration with the best validation "
@@ -314,12 +286,16 @@ def what_was_done(record: Record) -> list[str]:
 
 
 def results_table(record: Record) -> Table:
-    """Every method's test results and cost."""
     base = record["methods"][record["base"]].get("passes")  # earlier records did not count them
     rows = []
     for name, cell in record["methods"].items():
         method = Cell(name, note="control", mark="aside") if cell["role"] == "control" else name
-        scores = {in_words(metric): _spread(record["results"][name][metric]) for metric in record["metrics"]}
+        scores = {}
+        for metric in record["metrics"]:
+            result = record["results"][name][metric]
+            summary = result["summary"] or {"mean": None, "sd": None}
+            note = f"{result['diverged']} diverged" if result["diverged"] else ""
+            scores[in_words(metric)] = Cell(with_spread(summary["mean"], summary["sd"]), note)
         own = cell.get("passes")
         cost = {COST: f"{own / base:.1f}" if own else "-"} if base else {}
         rows.append({"method": method, **scores, **cost})
@@ -337,11 +313,9 @@ def difference_tables(record: Record) -> list[Table]:
         "asked": "Your method against RCAD, positive is better.",
         "control": "RCAD against its controls, positive is better: is the adversarial direction what helps?",
     }
-    tables = [_difference_table(record["differences"][:1], "The question, judged alone; positive is better.")]
-    for role, caption in captions.items():
-        if gaps := _against(record, role):
-            tables.append(_difference_table(gaps, caption))
-    return tables
+    question = _difference_table(record["differences"][:1], "The question, judged alone; positive is better.")
+    others = [(_against(record, role), caption) for role, caption in captions.items()]
+    return [question, *(_difference_table(gaps, caption) for gaps, caption in others if gaps)]
 
 
 def _difference_table(gaps: Sequence[Record], caption: str) -> Table:
@@ -373,7 +347,6 @@ def _chosen_section(record: Record) -> list[Section]:
 
 
 def how_judged(record: Record) -> list[str]:
-    """The rule, and what its words mean."""
     ratio = record["test_ratio"]
     overlapping = (
         "Splits of one data set overlap, so their results are not independent: variances carry Nadeau and Bengio's "
@@ -394,9 +367,3 @@ def how_judged(record: Record) -> list[str]:
         "same rows add no new rows."
     )
     return [f"{record['rule']}.", overlapping, effect, needed]
-
-
-def _spread(result: Record) -> Cell:
-    summary = result["summary"]
-    text = "-" if summary is None else with_spread(summary["mean"], summary["sd"])
-    return Cell(text, note=f"{result['diverged']} diverged" if result["diverged"] else "")

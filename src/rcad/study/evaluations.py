@@ -17,7 +17,6 @@ from rcad.evaluate.saved_run.run import OnError, Outcome, erm_config, evaluate_a
 from rcad.evaluate.saved_run.settings import ATTACKS, NOISE, Settings, parse_suites
 from rcad.evaluate.saved_run.tables import NO_ERM, NO_MCE, NO_SPREAD
 from rcad.loss.method_rows import label
-from rcad.report.document import Document
 from rcad.report.terminal import section_lines
 from rcad.runs.config import RunConfig
 from rcad.runs.files import check_folder, finite_or_none
@@ -41,10 +40,7 @@ class EvaluationReport(StudyResult):
     """The result of `rcad.evaluate_run`: groups of runs, their numbers over seeds, their differences to ERM."""
 
     NAMES = ("evaluation.html", "evaluation.md", "evaluation.json")
-
-    @property
-    def document(self) -> Document:
-        return document(self.record)
+    PAGE = staticmethod(document)
 
     @property
     def numbers(self) -> dict[str, dict[str, float]]:
@@ -126,8 +122,11 @@ def evaluate_run(
         log.warning("left out %s: %s", name, error)
 
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
-    folder = None if out is None else check_out(out)
-
+    folder = None if out is None else report_folder(out)
+    if folder is not None:  # before anything is measured: packages, nobody else's page, a place to write to
+        check_packages()
+        earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
+        check_folder(folder)
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
     on_error = None if len(chosen) == 1 and not left_out else leave_out
@@ -159,15 +158,6 @@ def _chosen(store: Store, names: Sequence[str], leave_out: OnError) -> list[str]
     return [record.id for record in sorted(done, key=lambda record: (record.started, record.id))]
 
 
-def check_out(out: Path | str) -> Path:
-    """The folder, where files can be written: packages, the folder, nobody else's page. Before anything is measured."""
-    check_packages()
-    folder = report_folder(out)
-    earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
-    check_folder(folder)
-    return folder
-
-
 def summary(
     outcomes: Sequence[Outcome],
     suites: Sequence[str],
@@ -182,7 +172,7 @@ def summary(
     first = {kind: group[0].record for kind, group in members.items()}
     # In the order in which the runs were named, ERM before all.
     order = dict.fromkeys(_kind(outcome.record.config) for outcome in outcomes)
-    kinds = sorted(order, key=lambda kind: not _is_erm(first[kind].config))
+    kinds = sorted(order, key=lambda kind: first[kind].config != erm_config(first[kind].config))
     names = dict(zip(kinds, _names([first[kind] for kind in kinds]), strict=True))
     return finite_or_none(  # type: ignore[no-any-return]
         {
@@ -199,12 +189,7 @@ def summary(
 
 
 def _kind(config: RunConfig) -> str:
-    """What the runs of a group share: all but the seed."""
     return config_id(replace(config, seed=0))
-
-
-def _is_erm(config: RunConfig) -> bool:
-    return config == erm_config(config)
 
 
 def _names(records: Sequence[RunRecord]) -> list[str]:
@@ -218,18 +203,23 @@ def _names(records: Sequence[RunRecord]) -> list[str]:
 def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[str, str]) -> dict[str, Any]:
     """One method over its seeds, beside the ERM runs with the same data and settings."""
     group = members[kind]
-    config = group[0].record.config
-    is_base, base_kind = _is_erm(config), _kind(erm_config(config))
+    config, base_config = group[0].record.config, erm_config(group[0].record.config)
+    is_base, base_kind = config == base_config, _kind(base_config)
     base = members.get(base_kind, ())
     rows = [_numbers(outcome) for outcome in group]
     notes = []
-    for numbers, outcome in zip(rows, group, strict=True):
+    for row, outcome in zip(rows, group, strict=True):
         try:
-            numbers |= _relative(outcome, _same_seed(base, outcome))
+            row |= _relative(outcome, _same_seed(base, outcome))
         except InputError as error:
             notes.append(f"{NO_MCE} for seed {outcome.record.config.seed}: {error}.")
     if not base:
         notes.append(f"{NO_ERM} with the same data and settings is among these, so there is nothing to compare with.")
+    numbers = {}
+    for key in dict.fromkeys(key for row in rows for key in row):
+        values = [row.get(key) for row in rows]
+        over_seeds = averages(values)
+        numbers[key] = {"mean": over_seeds["mean"], "sd": over_seeds["sd"], "values": values}
     return {
         "name": names[kind],
         "data": config.data.name,
@@ -237,7 +227,7 @@ def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[s
         "classes": "test_accuracy" in group[0].record.metrics,
         "seeds": [outcome.record.config.seed for outcome in group],
         "runs": [outcome.record.id for outcome in group],
-        "numbers": {key: _spread([row.get(key) for row in rows]) for key in dict.fromkeys(k for r in rows for k in r)},
+        "numbers": numbers,
         "comparison": None if is_base or not base else _comparison(group, base, names[base_kind]),
         "refused": {suite: text for outcome in group for suite, text in outcome.refused.items()},
         "notes": list(dict.fromkeys(notes)),
@@ -261,13 +251,8 @@ def _relative(outcome: Outcome, base: Outcome | None) -> dict[str, float]:
     """mCE with the ERM run of the same seed as the baseline, whose own is 100."""
     if base is None or "corruptions" not in outcome.evaluations or "corruptions" not in base.evaluations:
         return {}
-    own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves) for o in (outcome, base))
-    return {"mce": mce(own.errors(), other.errors())}
-
-
-def _spread(values: Sequence[float | None]) -> dict[str, Any]:
-    numbers = averages(values)
-    return {"mean": numbers["mean"], "sd": numbers["sd"], "values": list(values)}
+    own, other = (CorruptionScores.from_dict(o.evaluations["corruptions"].curves).errors() for o in (outcome, base))
+    return {"mce": mce(own, other)}
 
 
 def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) -> dict[str, Any]:

@@ -57,9 +57,8 @@ class JudgedClaim(NamedTuple):
 def judge_claims(gains: Sequence[Paired | None], published: Sequence[float | None]) -> list[JudgedClaim]:
     """The verdicts of `CLAIM_RULE` on a family of claims.
 
-    Args:
-        gains: our differences, oriented so that positive speaks for the claim; None where a run diverged.
-        published: their sizes as printed, > 0; None where the paper gives none.
+    `gains` are our differences, positive where they speak for the claim, None where a run diverged; `published` are
+    their sizes as printed, > 0, None where the paper gives none.
     """
     forward = holm([1.0 if gain is None else gain.p_greater for gain in gains])
     reverse = holm([1.0 if gain is None else gain.p_less for gain in gains])
@@ -153,8 +152,6 @@ def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test
     by Welch's test. A run that diverged (None or NaN) leaves nothing to test: leaving it out would favour its method.
 
     Args:
-        ours, base: a result by seed.
-        higher_is_better: which way the metric points.
         test_ratio: n_test / n_train where the seeds' splits overlap.
     """
     diverged = sum(value is None or not math.isfinite(value) for value in (*ours.values(), *base.values()))
@@ -176,11 +173,9 @@ def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test
 
 
 def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
-    """A family of comparisons with Holm's p-values, and the seeds that the rule would need.
-
-    Those without a test do not count. Holm asks the most of the smallest p, LEVEL / family: that is the level at which
-    power and seeds are told, so that they never promise more than the verdict keeps.
-    """
+    """A family of comparisons with Holm's p-values, and the seeds that the rule would need."""
+    # Those without a test do not count. Holm asks the most of the smallest p, LEVEL / family: that is the level at
+    # which power and seeds are told, so that they never promise more than the verdict keeps.
     p_values = [gap.p_two for gap in differences if gap.p_two is not None]
     adjusted, level = iter(holm(p_values)), LEVEL / max(len(p_values), 1)
     return [
@@ -195,15 +190,8 @@ def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Differen
         # Equal differences in every pair would give p = 0, which a handful of runs cannot.
         note = "; ".join(part for part in (note, "every pair differs by the same amount: nothing to test") if part)
         return Difference("none", len(a), mean=test.mean, superiority=won, note=note)
-    return Difference(
-        "paired t, Nadeau-Bengio" if ratio else "paired t",
-        len(a),
-        **_tested(test),
-        effect=effect,
-        superiority=won,
-        note=note,
-        test_ratio=ratio,
-    )
+    name: Test = "paired t, Nadeau-Bengio" if ratio else "paired t"
+    return _tested(name, len(a), test, effect=effect, superiority=won, note=note, test_ratio=ratio)
 
 
 def _unpaired(a: list[float], b: list[float]) -> Difference:
@@ -213,18 +201,9 @@ def _unpaired(a: list[float], b: list[float]) -> Difference:
         return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group varies: nothing to test")
     floor = 1e-12 * max(1.0, abs(test.mean))
     first, second = ((max(stdev(group), floor), len(group)) for group in (a, b))
-    return Difference(
-        "Welch",
-        n,
-        **_tested(test),
-        effect=effect,
-        superiority=superiority(a, b),
-        spreads=(first, second),
-        note="the methods have no seeds in common",
-    )
+    more = {"superiority": superiority(a, b), "spreads": (first, second), "note": "the methods have no seeds in common"}
+    return _tested("Welch", n, test, effect=effect, **more)
 
 
-def _tested(test: Paired) -> dict[str, Any]:
-    """The part of a difference that its test gives."""
-    names = {"p_better": test.p_greater, "p_worse": test.p_less, "p_two": test.p_two}
-    return {"mean": test.mean, "low": test.low, "high": test.high, **names}
+def _tested(name: Test, n: int, test: Paired, **more: Any) -> Difference:
+    return Difference(name, n, test.mean, test.low, test.high, test.p_greater, test.p_less, test.p_two, **more)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from typing import Any, ClassVar, Self
 from rcad.errors import InputError, expanded, need
 from rcad.report import drawing, html
 from rcad.report.document import Document, Table
-from rcad.report.drawing import save
 from rcad.report.markdown import markdown
 from rcad.report.terminal import text
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, unsealed, write_sealed, write_text
@@ -22,23 +20,30 @@ from rcad.train.trackers import parse_trackers, track_study
 
 
 @dataclass(frozen=True, repr=False)
-class StudyResult(ABC):
+class StudyResult:
     """The result of a study: an object that shows itself in a notebook, in a terminal and in files.
 
     Attributes:
         NAMES: of its files: page, text, record.
+        PAGE, KIND: the function that makes the document of a record, and the `Kind` that reads one.
         record: everything, as plain data.
         files: the page, the text, the record, where they were written.
     """
 
     NAMES: ClassVar[tuple[str, ...]] = ()
+    PAGE: ClassVar[Any]
+    KIND: ClassVar[Any]
     record: Mapping[str, Any]
     files: tuple[Path, ...] = ()
 
+    @classmethod
+    def read(cls, path: Path | str) -> Self:
+        """The study in a file (.json); raises InputError where it holds none, or one that was changed."""
+        return cls.KIND.read(Path(path))  # type: ignore[no-any-return]
+
     @property
-    @abstractmethod
     def document(self) -> Document:
-        """All that it says."""
+        return self.PAGE(self.record)  # type: ignore[no-any-return]
 
     @property
     def verdict(self) -> str:
@@ -96,7 +101,7 @@ def tell_trackers(
             out = files[0].parent if files else place.store.path
             if all(file.suffix != ".png" for file in files):
                 figures = [replace(figure, name=f"figure-{k}") for k, figure in enumerate(document.figures, 1)]
-                files += save(figures, Path(scratch))
+                files += drawing.save(figures, Path(scratch))
             track_study(place.track, command, document.title, out, config, numbers, files, rows=rows, status=status)
 
 
@@ -108,9 +113,7 @@ def plain(record: Mapping[str, Any]) -> dict[str, Any]:
 def earlier(files: Sequence[Path], study: str, **marks: str) -> dict[str, Any] | None:
     """The record that an earlier call left in the last of these files; None where there is none of them.
 
-    Args:
-        study: its name in messages: "comparison".
-        marks: fields that its record has. Where it has others, whatever lies there is refused.
+    A record without these `marks`, or anything else that lies there, is refused; `study` is its name in messages.
     """
     record = loads(read_text(files[-1]), str(files[-1])) if files[-1].is_file() else None
     if isinstance(record, dict) and all(record.get(key) == value for key, value in marks.items()):

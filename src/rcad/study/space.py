@@ -28,7 +28,6 @@ Kind = Literal["log", "uniform", "int", "choice", "auto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Values = Mapping[str, Any]
 """What a trial sets, by key: a parameter of the method (alpha, rcad.alpha) or a field (optim.weight_decay)."""
-DIGITS = 4
 AUTO = "auto"
 TRIES = 50
 _PART = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*([a-z]+)\(([^()]*)\)\s*(?:,|$)")
@@ -36,14 +35,9 @@ _PART = re.compile(r"\s*([A-Za-z_][\w.]*)\s*=\s*([a-z]+)\(([^()]*)\)\s*(?:,|$)")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A number or a choice that a search may vary.
+    """A number or a choice that a search may vary: from `low` to `high`, both possible, or one of `choices`.
 
-    Args:
-        key: see `Values`.
-        kind: "log" and "uniform" numbers, "int" whole ones, "choice"; "auto" is log in units of a distance measured
-            on the data, see `resolved`.
-        low, high: the ends, both possible; unused for a choice.
-        choices: of a choice.
+    "auto" is log in units of a distance measured on the data, see `resolved`.
     """
 
     key: str
@@ -110,12 +104,7 @@ def parse_space(text: str) -> Space:
 
 
 def resolved(space: Space, distance: float | None) -> Space:
-    """The space with "auto" in the units of the data.
-
-    Args:
-        distance: half the median distance between classes; None where there are no classes, and auto(0.25, 4) means
-            a quarter to four standardised units.
-    """
+    """The space with "auto" in units of `distance`, half the median one between classes; None: standardised units."""
     unit = 1.0 if distance is None else distance
     return tuple(
         Parameter(p.key, "log", short(p.low * unit), short(p.high * unit)) if p.kind == "auto" else p for p in space
@@ -123,13 +112,10 @@ def resolved(space: Space, distance: float | None) -> Space:
 
 
 def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = None) -> list[Values]:
-    """Random points, no two alike; fewer where the space has fewer. A smaller count gives the first of a larger one.
+    """Random points, `first` among them, no two alike; a smaller count gives the first of a larger one.
 
     Each parameter has a stream of its own, named by its key without the method: trial k has the same weight decay for
     every method, and the same alpha and lam for RCAD and its controls.
-
-    Args:
-        first: a point to begin with, which counts.
     """
     whole("the budget", count, minimum=1)
     # Their `random()` gives the same numbers in every version of Python.
@@ -172,16 +158,13 @@ def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
 
 def short(value: float) -> float:
     """Four digits of it."""
-    return float(f"{value:.{DIGITS}g}")
+    return float(f"{value:.4g}")
 
 
 class OptunaSearch:
     """Optuna's sampler: `ask` gives a point, `tell` takes its score. The same scores give the same points again.
 
-    Args:
-        space: without "auto".
-        first: the point to begin with.
-        side_by_side: whether several points are asked for before the first has its score; they should not be alike.
+    The space is without "auto". Points that are asked for `side_by_side`, before the first has its score, differ.
     """
 
     def __init__(self, space: Space, first: Values | None, *, side_by_side: bool = False) -> None:
@@ -195,7 +178,6 @@ class OptunaSearch:
         self._without_score: deque[Any] = deque()
 
     def ask(self) -> Values:
-        """The next point to try."""
         if self._first is not None:
             first, self._first = self._first, None
             self._without_score.append(None)  # it need not lie in the space, so the sampler does not learn from it
@@ -221,12 +203,7 @@ def _distribution(optuna: Any, parameter: Parameter) -> Any:
 
 
 class MethodSearch(NamedTuple):
-    """A method's own search.
-
-    Attributes:
-        space: its ranges, beside weight decay; see `parse_space`.
-        labels, reals: where it begins on class labels and on regression targets, beside the method's own defaults.
-    """
+    """A method's own ranges, beside weight decay, and where it begins on class labels and on regression targets."""
 
     space: str
     labels: Mapping[str, Any] = {}
@@ -272,12 +249,8 @@ ON_TABLES: Mapping[str, Mapping[str, Any]] = {
 def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = ()) -> Space:
     """The ranges of a search: weight decay and those of each part of the method, without what the user has set.
 
-    A function of the user's own says its ranges itself: `my_method.space = "lam=log(0.001, 1)"`.
-
-    Args:
-        config: the run's; its method has what the user set, its optimizer gives the range of weight decay.
-        images: else a table.
-        fixed: fields that the user has set, e.g. "optim.weight_decay".
+    A function of the user's own says its ranges itself: `my_method.space = "lam=log(0.001, 1)"`. `fixed` are fields
+    that the user has set, e.g. "optim.weight_decay".
     """
     parts = [row for row in config.method if row[0] != "data_augmentation" or len(config.method) == 1]
     texts = [] if WEIGHT_DECAY in fixed else [f"{WEIGHT_DECAY}={WEIGHT_DECAYS[config.optim.name]}"]
@@ -293,12 +266,7 @@ def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = (
 
 
 def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[MethodRow, ...]:
-    """The method where its search begins: what the user has set stays.
-
-    Args:
-        labels: class labels; else regression targets.
-        table: a table; else images.
-    """
+    """The method where its search begins: on labels or regression targets, on a table or images; what is set stays."""
     full = []
     for name, values in rows:
         own = SEARCHES.get(name, NOTHING)
@@ -327,18 +295,13 @@ def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) ->
 
 
 def applied(config: RunConfig, values: Values, methods: Defaults) -> RunConfig:
-    """The config of a trial."""
     texts = {key: "none" if value is None else value for key, value in values.items()}
     settings = [f"{key if key in KEYS else f'method.{key}'}={text}" for key, text in texts.items()]
     return override(config, settings, methods=methods)
 
 
 def beginning(config: RunConfig, space: Space, methods: Defaults, distance: float | None) -> Values:
-    """The point of the space where the config stands, as far as it has numbers there.
-
-    Args:
-        distance: what alpha=auto stands for; None where there are no classes.
-    """
+    """The point of the space where the config stands; `distance` is what alpha=auto means, if there are classes."""
     point = {parameter.key: _standing(config, parameter.key, methods) for parameter in space}
     auto = AUTO if distance is None else short(distance)
     return {key: auto if value == AUTO else value for key, value in point.items()}

@@ -53,7 +53,6 @@ def numbers(values: Sequence[float], *, at_least: int = 1) -> Array:
 
 
 def differences(first: Sequence[float], second: Sequence[float], *, at_least: int = 1) -> Array:
-    """The differences of two lists that pair."""
     a, b = numbers(first, at_least=at_least), numbers(second, at_least=at_least)
     if len(a) != len(b):
         raise InputError(f"expected two lists of equally many results to pair, but got {len(a)} and {len(b)}")
@@ -62,13 +61,7 @@ def differences(first: Sequence[float], second: Sequence[float], *, at_least: in
 
 @dataclass(frozen=True)
 class Summary:
-    """Results of independent runs.
-
-    Args:
-        n, mean: how many, and their mean.
-        sd: standard deviation with n - 1; None for one result.
-        low, high: 95% interval of the mean by Student's t; None for one result.
-    """
+    """Results of independent runs: deviation (n - 1) and Student's 95% interval of the mean, None for one result."""
 
     n: int
     mean: float
@@ -78,16 +71,11 @@ class Summary:
 
     @property
     def half(self) -> float | None:
-        """Half the interval; None for one result."""
         return None if self.high is None else self.high - self.mean
 
 
 def describe(values: Sequence[float], *, test_ratio: float = 0.0) -> Summary:
-    """Mean, deviation and 95% interval of at least one result.
-
-    Args:
-        test_ratio: n_test / n_train of splits that overlap, which widens the interval.
-    """
+    """Mean, deviation and 95% interval of at least one result; `test_ratio` widens the interval."""
     results = numbers(values)
     count, mean = len(results), float(results.mean())
     if count == 1:
@@ -112,11 +100,9 @@ class Paired:
     """A difference of means, first minus second: of pairs, or of independent groups (Welch).
 
     Attributes:
-        mean, se: the difference and its (corrected) standard error.
+        se: the (corrected) standard error of the mean difference.
         low, high: its 95% interval.
-        t, df: the statistic and its degrees of freedom.
         p_less, p_greater: one-sided: the first is smaller, the first is greater.
-        p_two: two-sided.
     """
 
     mean: float
@@ -131,7 +117,6 @@ class Paired:
 
     @property
     def half(self) -> float:
-        """Half the interval."""
         return self.high - self.mean
 
     def to_dict(self) -> dict[str, Any]:
@@ -139,12 +124,7 @@ class Paired:
 
 
 def paired(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired:
-    """Compare two lists of results, pair by pair.
-
-    Args:
-        first, second: one finite number per split or seed, in the same order; at least 2.
-        test_ratio: n_test / n_train of splits that overlap; 0 for independent draws, the ordinary paired t-test.
-    """
+    """Compare two lists of 2 or more results, pair by pair; without a `test_ratio` it is the ordinary t-test."""
     difference = differences(first, second, at_least=2)
     error = math.sqrt(float(difference.var(ddof=1)) * (1 / len(difference) + test_ratio))
     return _test(float(difference.mean()), error, len(difference) - 1)
@@ -207,16 +187,14 @@ def holm(p: Sequence[float]) -> list[float]:
     adjusted = np.ones(len(p))
     grown = np.asarray(p, dtype=np.float64)[order] * np.arange(len(p), 0, -1)
     adjusted[order] = np.minimum(np.maximum.accumulate(grown), 1.0)
-    return [float(value) for value in adjusted]
+    return adjusted.tolist()
 
 
 @dataclass(frozen=True)
 class Ranked:
     """Wilcoxon's test, first against second: p as in `Paired`, counted where `exact`, else approximated.
 
-    Args:
-        n: pairs that differ; equal ones are left out, as Wilcoxon did.
-        w: the sum of the ranks of positive differences.
+    `n` pairs differ (equal ones are left out, as Wilcoxon did), `w` is the sum of the ranks of positive differences.
     """
 
     n: int
@@ -289,14 +267,7 @@ def _ratio(mean: float, sd: float) -> float | None:
 def power_paired(
     effect: float, n: int, *, test_ratio: float = 0.0, sides: Sides = "one", level: float = LEVEL
 ) -> float:
-    """The chance that n pairs show a true effect.
-
-    Args:
-        effect: the mean difference in deviations of the differences, on the side of the one-sided test.
-        n: pairs, at least 2.
-        test_ratio: n_test / n_train of splits that overlap, see `paired`.
-        sides, level: of the test.
-    """
+    """The chance that n >= 2 pairs show a true effect: a mean difference, in deviations of the differences."""
     finite("effect", effect)
     finite("test_ratio", test_ratio, minimum=0.0)
     whole("n", n, minimum=2)
@@ -316,12 +287,7 @@ def power_welch(
 
 
 def seeds_needed(
-    effect: float,
-    *,
-    paired: bool = True,
-    test_ratio: float = 0.0,
-    sides: Sides = "one",
-    level: float = LEVEL,
+    effect: float, *, paired: bool = True, test_ratio: float = 0.0, sides: Sides = "one", level: float = LEVEL
 ) -> int | None:
     """The seeds (of each group) with which a true effect of this size would be seen; None if no number will do.
 

@@ -73,11 +73,7 @@ class Setup:
     settings: tuple[str, ...] = ()
 
     def config(self, rows: tuple[MethodRow, ...]) -> RunConfig:
-        """The config of a method under the recipe that suits the data, with seed 0.
-
-        Raises:
-            InputError: a setting is wrong, or there would be no held-out split to choose by.
-        """
+        """The config of a method under the recipe that suits the data, with seed 0; one that has splits to judge by."""
         data = {"name": self.data, "target": self.target, "task": self.task, "size": self.size, **self.own}
         model = [] if self.model is None else [f"model.name={self.model}"]
         of_methods = any(setting.strip().startswith("method.") for setting in self.settings)
@@ -100,7 +96,6 @@ class Setup:
 
     @property
     def fixed(self) -> set[str]:
-        """The fields that the settings name."""
         return {setting.partition("=")[0].strip() for setting in self.settings}
 
     def options(self) -> list[str]:
@@ -120,22 +115,16 @@ class Setup:
 
 
 def rank(metric: str, metrics: Metrics | None) -> tuple[float, float]:
-    """How good a candidate is by a metric of the held-out split, and by NLL where two are level.
-
-    Larger is better; a run that diverged is worse than all.
-    """
+    """How good a candidate is by a held-out metric, and by NLL where two are level: larger is better."""
     if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (metric, "nll")):
         return -math.inf, -math.inf
     return metrics[metric] * (1 if HIGHER_IS_BETTER[metric] else -1), -metrics["nll"]
 
 
 class HeldOut(NamedTuple):
-    """The examples that a choice is made by. The fewer they are, the more it is chance.
+    """How many examples of each seed's held-out split a choice is made by: the fewer they are, the more it is chance.
 
-    Attributes:
-        examples: of one seed's held-out split.
-        seeds: over which the numbers are averaged before the choice; each has a split of its own.
-        metric: what decides.
+    The numbers are averaged over the seeds before the choice; `metric` decides.
     """
 
     examples: int
@@ -245,21 +234,16 @@ def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
 
 
 def overlap(dataset: Dataset, splits: Splits) -> float:
-    """Nadeau and Bengio's n_test / n_train; 0 where the data bring a test set of their own.
-
-    What counts as training rows is all that is outside the test set, held-out rows and those of no subset included:
-    two splits share the more of their test rows the fewer of those there are.
-    """
+    """Nadeau and Bengio's n_test / n_train; 0 where the data bring a test set of their own."""
+    # What counts as training rows is all that is outside the test set, held-out rows and those of no subset included:
+    # two splits share the more of their test rows the fewer of those there are.
     if splits.test_source == "own":
         return 0.0
     return len(splits.test) / (len(dataset.train) - len(splits.test))
 
 
 def passes(method: Method, epochs: int) -> float:
-    """The passes of a run for each training example: a forward counts 1, a backward 2, an epoch of plain training 3.
-
-    A set that grows is counted as if it had the memory to.
-    """
+    """The passes of a run for each training example: a forward counts 1, a backward 2, an epoch of plain training 3."""
     loss = Loss(method.likelihood or Categorical(), method.terms)
     turns = math.lcm(*(term.every for term in method.terms))
     step = sum(loss.plan(turn).cost for turn in range(turns)) / turns
@@ -273,7 +257,6 @@ def passes(method: Method, epochs: int) -> float:
 
 
 def space_of(rows: tuple[MethodRow, ...], config: RunConfig, problem: Problem, setup: Setup) -> Space:
-    """The ranges that a method may try on this data."""
     return default_space(replace(config, method=rows), images=not is_table(problem), fixed=setup.fixed)
 
 
@@ -289,12 +272,8 @@ def compete(
 ) -> dict[str, Any]:
     """The results of a method on every split: tuned on the held-out rows, tested once.
 
-    Args:
-        splits: the config and the data of each seed.
-        space: see `space_of`.
-        budget: candidates on each split; 1 for the start alone.
-        metric: what a candidate is chosen by, see `rank`.
-        earlier: what this gave before; it is given back if it is of the same configs, data and metric.
+    Of the `budget` candidates on each split (1: the start alone) `metric` chooses one, see `rank`. What this gave
+    `earlier` is given back if it is of the same configs, data and metric.
     """
     methods: Defaults = method_defaults()
     configs: list[RunConfig] = []
@@ -322,7 +301,7 @@ def compete(
         "key": key,
         **about,
         "space": [str(parameter) for parameter in space] if budget > 1 else [],
-        "seconds": backend.seconds(),
+        "seconds": backend.seconds,
         "runs": len(configs),
         "seeds": {
             str(seed): {

@@ -15,7 +15,6 @@ from rcad.loss.methods import method_defaults
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.drawing import save
 from rcad.report.numbers import named_values
-from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
@@ -73,12 +72,9 @@ def best(trials: Sequence[Trial], metric: str) -> Trial | None:
 
 @dataclass(frozen=True, repr=False)
 class Tuning(StudyResult):
-    """The result of `rcad.tune`.
+    """The result of `rcad.tune`; `outcome` is that of the runs, None where it was read from a file."""
 
-    Attributes:
-        outcome: of the runs; None where it was read from a file.
-    """
-
+    PAGE = staticmethod(lambda record: document(record))
     outcome: Outcome | None = None
 
     @property
@@ -90,19 +86,6 @@ class Tuning(StudyResult):
     def command(self) -> str | None:
         """The command that trains the best configuration; None where every trial diverged."""
         return self.record["command"]  # type: ignore[no-any-return]
-
-    @property
-    def document(self) -> Document:
-        return document(self.record)
-
-    @staticmethod
-    def read(path: Path | str) -> Tuning:
-        """The search in a file.
-
-        Raises:
-            InputError: it holds none, or one that was changed.
-        """
-        return SEARCH.read(Path(path))
 
     def save(self, folder: Path | str, stem: str = KIND) -> Tuning:
         """Write the record, the page and the map as stem.json, .html, .png and .svg."""
@@ -135,7 +118,7 @@ def _formed(plain: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-SEARCH = Kind("rcad search", 1, lambda plain, schema: Tuning(_formed(plain)))
+SEARCH = Tuning.KIND = Kind("rcad search", 1, lambda plain, schema: Tuning(_formed(plain)))
 
 
 def tune(
@@ -258,7 +241,6 @@ class _Work:
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
-        """Search, write."""
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -298,17 +280,14 @@ class _Work:
 
         return max(1, slots(self.place.executor, self.place.device != "cpu") // len(self.seeds))
 
-    def _configs(self, point: Values) -> list[RunConfig]:
-        config = applied(self.base, point, self.methods)
-        return [replace(config, seed=seed) for seed in self.seeds]
-
     def _train(self, points: Sequence[Values], progress: Progress) -> Tuning:
         """Make the runs of these points, add the trials whose runs are all over, and write the record with them."""
-        runs = [run for point in points for run in self._configs(point)]
-        outcome = schedule(runs, self.place, progress, held_out=True)
+        bases = [applied(self.base, point, self.methods) for point in points]
+        runs = [[replace(base, seed=seed) for seed in self.seeds] for base in bases]
+        outcome = schedule([run for own in runs for run in own], self.place, progress, held_out=True)
         records = {record.id: record for record in outcome.records if record.is_final}
-        for point in points:
-            ids = [config_id(canonical_config(config)) for config in self._configs(point)]
+        for point, own in zip(points, runs, strict=True):
+            ids = [config_id(canonical_config(config)) for config in own]
             if all(run in records for run in ids):
                 self.trials.append(trial_of(len(self.trials) + 1, point, [records[run] for run in ids]))
         result = Tuning(self._record(), outcome=outcome)
@@ -364,7 +343,6 @@ def document(record: Mapping[str, Any]) -> Document:
 
 
 def trials_table(record: Mapping[str, Any]) -> Table:
-    """Every trial, the best one marked."""
     trials = record["trials"]
     keys = list(dict.fromkeys(key for trial in trials for key in trial["values"]))
     names = [name for name in WORDS if any(name in (trial["metrics"] or {}) for trial in trials)]
@@ -381,9 +359,7 @@ def trials_table(record: Mapping[str, Any]) -> Table:
 
 
 def _score(name: str, value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.2f}" if name == "accuracy" else f"{value:.4g}"
+    return "-" if value is None else f"{value:.2f}" if name == "accuracy" else f"{value:.4g}"
 
 
 def _value(value: Any) -> str:

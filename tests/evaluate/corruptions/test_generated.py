@@ -10,23 +10,34 @@ import numpy as np
 import pytest
 import torch
 from scipy import ndimage
+from torch.nn import functional as F
 
-from one_line import one_line
+from one_line import refusals
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
-from rcad.evaluate.corruptions.generated import (
-    _CHROMA_TABLE,
-    _LUMA_TABLE,
-    _steps,
-    brightness,
-    jpeg_compression,
-    pixelate,
-    scale_of,
-)
+from rcad.evaluate.corruptions.generated import brightness, jpeg_compression, pixelate, scale_of
 from rcad.evaluate.corruptions.materials import Draws, convolve, disk, gaussian_blur, mirrored
 
 FIXED = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
 DRAWN = [name for name in CORRUPTIONS if name not in FIXED]
 image = pytest.importorskip("PIL.Image")
+
+
+@pytest.fixture(scope="session")
+def photos():
+    """photos(side, count): random square pieces of scikit-learn's sample pictures, float32 in [0, 1]."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    pytest.importorskip("PIL")
+    pictures = [
+        torch.from_numpy(datasets.load_sample_image(name).copy()).permute(2, 0, 1).float() / 255
+        for name in ("china.jpg", "flower.jpg")
+    ]
+
+    def cut(side, count):
+        places = torch.randint(100, (count, 2), generator=seeded()).tolist()
+        pieces = [pictures[k % 2][None, :, top : top + 320, left : left + 320] for k, (top, left) in enumerate(places)]
+        return F.interpolate(torch.cat(pieces), size=(side, side), mode="bilinear", antialias=True).clamp(0, 1)
+
+    return cut
 
 
 def seeded(seed=0):
@@ -40,26 +51,19 @@ def uniform(*shape):
 @pytest.mark.parametrize("name", CORRUPTIONS)
 @pytest.mark.parametrize("shape", [(3, 1, 8, 8), (2, 3, 4, 4), (2, 3, 50, 64)], ids=str)
 def test_shape_dtype_and_range_stay_and_the_image_changes(name, shape):
-    x = uniform(*shape).requires_grad_()
+    levels = (uniform(*shape) * 255).round()
+    x = (levels / 255).requires_grad_()
     kept = x.clone()
     for severity in (1, 5):
-        for given in (x, x.double(), x.half(), (x * 255).round().to(torch.uint8)):
-            moved = corrupt(given, name, severity, generator=seeded())
-            assert moved.shape == given.shape
-            assert moved.dtype == given.dtype
-            assert not moved.requires_grad
+        found = []
+        for given in (x, x.double(), x.half(), levels.to(torch.uint8)):
+            found.append(moved := corrupt(given, name, severity, generator=seeded()))
+            assert (moved.shape, moved.dtype, moved.requires_grad) == (given.shape, given.dtype, False)
             assert moved.isfinite().all()
             assert 0 <= moved.min() <= moved.max() <= (255 if given.dtype == torch.uint8 else 1)
+        assert (found[3].float() - found[0] * 255).abs().max() <= 0.5 + 1e-3
     assert not torch.equal(moved, given)
     assert torch.equal(x, kept)
-
-
-@pytest.mark.parametrize("name", CORRUPTIONS)
-def test_uint8_and_float_agree_to_a_level(name):
-    x = (uniform(4, 3, 32, 32) * 255).round()
-    whole = corrupt(x.to(torch.uint8), name, 4, generator=seeded())
-    unit = corrupt(x / 255, name, 4, generator=seeded())
-    assert (whole.float() - unit * 255).abs().max() <= 0.5 + 1e-3
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -72,14 +76,6 @@ def test_the_generator_decides_and_nothing_else_is_drawn(name):
     corrupt(x, name, 3, generator=generator)
     for other in (seeded(2), generator):
         assert torch.equal(moved, corrupt(x, name, 3, generator=other)) == (name in FIXED)
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_each_image_has_a_draw_of_its_own(name):
-    x = uniform(1, 3, 32, 32).expand(40, -1, -1, -1)
-    moved = corrupt(x, name, 4, generator=seeded())
-    distinct = len({tuple(image.flatten().tolist()) for image in moved})
-    assert distinct == 40 or (name == "motion_blur" and distinct > 12)  # whole pixels allow few directions
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -146,23 +142,18 @@ def test_no_images_are_no_error():
         assert corrupt(torch.zeros(0, 3, 32, 32), name, 1, generator=seeded()).shape == (0, 3, 32, 32)
 
 
-@pytest.mark.parametrize(
-    ("x", "name", "severity", "says"),
-    [
-        (torch.zeros(2, 3, 8, 8), "gausian_noise", 1, "but got 'gausian_noise'; did you mean 'gaussian_noise'?"),
-        (torch.zeros(2, 3, 8, 8), "fog", 0, "expected a severity from 1 to 5, but got 0"),
-        (torch.zeros(2, 3, 8, 8), "fog", True, "expected a severity from 1 to 5, but got True"),
-        (torch.zeros(3, 8, 8), "fog", 1, "expected images (B, C, H, W)"),
-        (torch.zeros(2, 2, 8, 8), "fog", 1, "with 1 or 3 channels"),
-        (torch.zeros(2, 3, 3, 8), "fog", 1, "at least 4 pixels, but got (2, 3, 3, 8)"),
-        (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "fog", 1, "but got torch.int64"),
-        (torch.full((2, 3, 8, 8), 1.5), "fog", 1, "expected pixels in [0, 1], but got [1.5, 1.5]"),
-        (torch.full((2, 3, 8, 8), float("nan")), "fog", 1, "expected pixels in [0, 1]"),
-    ],
+test_wrong_values_are_named_in_one_line = refusals(
+    (torch.zeros(2, 3, 8, 8), "gausian_noise", 1, "but got 'gausian_noise'; did you mean 'gaussian_noise'?"),
+    (torch.zeros(2, 3, 8, 8), "fog", 0, "expected a severity from 1 to 5, but got 0"),
+    (torch.zeros(2, 3, 8, 8), "fog", True, "expected a severity from 1 to 5, but got True"),
+    (torch.zeros(3, 8, 8), "fog", 1, "expected images (B, C, H, W)"),
+    (torch.zeros(2, 2, 8, 8), "fog", 1, "with 1 or 3 channels"),
+    (torch.zeros(2, 3, 3, 8), "fog", 1, "at least 4 pixels, but got (2, 3, 3, 8)"),
+    (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "fog", 1, "but got torch.int64"),
+    (torch.full((2, 3, 8, 8), 1.5), "fog", 1, "expected pixels in [0, 1], but got [1.5, 1.5]"),
+    (torch.full((2, 3, 8, 8), float("nan")), "fog", 1, "expected pixels in [0, 1]"),
+    of=lambda x, name, severity: corrupt(x, name, severity, generator=seeded()),
 )
-def test_wrong_values_are_named_in_one_line(x, name, severity, says):
-    with one_line(says):
-        corrupt(x, name, severity, generator=seeded())
 
 
 @pytest.mark.gpu
@@ -180,13 +171,9 @@ def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
         assert ((cpu - whole.cpu()).abs() > 1e-3).float().mean() < 1e-3
 
 
-@pytest.mark.parametrize(
-    ("shape", "scale"),
-    [((8, 8), "small"), ((32, 32), "small"), ((47, 200), "small"), ((48, 48), "medium"), ((64, 64), "medium"),
-     ((127, 300), "medium"), ((128, 128), "large"), ((224, 224), "large")],
-)  # fmt: skip
-def test_the_shorter_side_chooses(shape, scale):
-    assert scale_of(torch.empty(1, 3, *shape)) == scale
+def test_the_shorter_side_chooses():
+    shapes = ((47, 200), (48, 48), (127, 300), (128, 128))
+    assert [scale_of(torch.empty(1, 3, *shape)) for shape in shapes] == ["small", "medium", "medium", "large"]
 
 
 def draws(count):
@@ -217,12 +204,11 @@ def test_brightness_adds_to_the_value_of_hsv():
             assert out[0, :, row, column].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def saved(levels: np.ndarray, quality: int) -> tuple[np.ndarray, dict]:
-    """What Pillow reads back, and the tables it used."""
+def saved(levels: np.ndarray, quality: int) -> np.ndarray:
+    """What Pillow reads back."""
     file = io.BytesIO()
     image.fromarray(levels.squeeze(-1) if levels.shape[-1] == 1 else levels).save(file, "JPEG", quality=quality)
-    opened = image.open(file)
-    return np.asarray(opened).reshape(levels.shape), opened.quantization
+    return np.asarray(image.open(file)).reshape(levels.shape)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
@@ -232,19 +218,11 @@ def test_pillow_agrees_to_a_fraction_of_a_level(side, quality, channels, photos)
     levels = (photos(side, 8)[:, :channels] * 255).round()
     ours = (jpeg_compression(levels / 255, quality, draws(1)) * 255).round().clamp(0, 255)
     pictures = levels.permute(0, 2, 3, 1).numpy().astype(np.uint8)
-    theirs = np.stack([saved(picture, quality)[0] for picture in pictures]).astype(float)
+    theirs = np.stack([saved(picture, quality) for picture in pictures]).astype(float)
     difference = np.abs(ours.permute(0, 2, 3, 1).numpy() - theirs).mean()
     change = np.abs(theirs - pictures).mean()
     assert side == 8 or difference < 1.0  # a single block may fall on the other side of a coarse step
     assert difference < 0.13 * change
-
-
-@pytest.mark.parametrize("quality", [1, 7, 25, 42, 50, 80, 100])
-def test_the_tables_are_libjpegs(quality):
-    _, tables = saved(np.zeros((16, 16, 3), np.uint8), quality)
-    # Pillow gives them row by row.
-    assert _steps(quality, _LUMA_TABLE).tolist() == list(tables[0])
-    assert _steps(quality, _CHROMA_TABLE).tolist() == list(tables[1])
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 6.4])

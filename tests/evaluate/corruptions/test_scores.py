@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from one_line import one_line
+from one_line import refusals
 from rcad.data.corrupted import CorruptedArrays
 from rcad.evaluate.corruptions import (
     CORRUPTIONS,
@@ -63,40 +63,12 @@ def test_each_cell_is_the_score_on_the_corrupted_images():
     assert (found.clean.accuracy, found.clean.nll) == pytest.approx(by_hand(net, x, y), rel=1e-5)
 
 
-def test_the_default_is_all_of_it_and_the_batch_size_does_not_matter():
-    (x, y), net = data(), model()
-    calls = []
-    found = evaluate_corruptions(net, x, y, batch_size=37, progress=lambda *counts: calls.append(counts))
-    assert list(found.scores) == list(CORRUPTIONS)
-    assert all(len(cells) == 5 for cells in found.scores.values())
-    assert calls[0] == (37, 37 * 76)
-    assert calls[-1] == (37 * 76, 37 * 76)
-    again = evaluate_corruptions(net, x, y, batch_size=8)
-    for name in CORRUPTIONS:
-        for one, two in zip(found.scores[name], again.scores[name], strict=True):
-            assert one.nll == pytest.approx(two.nll, rel=2e-3), name  # uint8 may round the other way
-
-
 def test_the_model_and_the_random_state_are_left_alone():
     (x, y), net = data(), model()
     net.train()
     net[3].eval()
     with left_alone(net):
         evaluate_corruptions(net, x, y, corruptions=["fog"], severities=[1])
-
-
-def test_any_function_of_images_in_the_unit_range_will_do():
-    x, y = data(torch.float32)
-    seen = []
-
-    def predict(images):
-        seen.append((images.dtype, images.min().item(), images.max().item(), len(images)))
-        return {"logits": F.one_hot(torch.zeros(len(images), dtype=torch.long), CLASSES).float()}
-
-    found = evaluate_corruptions(predict, x, y, corruptions=["contrast"], severities=[1], batch_size=30)
-    assert found.accuracies()["contrast"] == pytest.approx(100 * (y == 0).double().mean().item())
-    assert [row[3] for row in seen] == [30, 7, 30, 7]
-    assert all(row[0] == torch.float32 and row[1] >= 0 and row[2] <= 1 for row in seen)
 
 
 def test_summaries_and_plain_data():
@@ -137,22 +109,16 @@ def test_published_sets_give_the_same_kind_of_scores(tmp_path):
     assert only.clean is None
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"corruptions": []}, "expected at least one corruption"),
-        ({"severities": []}, "expected at least one severity"),
-        ({"y": torch.zeros(3, dtype=torch.long)}, "expected one class label per example"),
-        ({"y": torch.full((COUNT,), CLASSES)}, "expected labels from 0 to 3 for a model with 4 outputs"),
-        ({"y": torch.full((COUNT,), -1)}, "expected labels from 0 to 3 for a model with 4 outputs"),
-        ({"predict": lambda x: x.flatten()}, "expected logits (37, K)"),
-    ],
+GIVEN = {"predict": model(), "x": data()[0], "y": data()[1], "corruptions": ["fog"], "severities": [1]}
+test_wrong_input_is_named = refusals(
+    ({"corruptions": []}, "expected at least one corruption"),
+    ({"severities": []}, "expected at least one severity"),
+    ({"y": torch.zeros(3, dtype=torch.long)}, "expected one class label per example"),
+    ({"y": torch.full((COUNT,), CLASSES)}, "expected labels from 0 to 3 for a model with 4 outputs"),
+    ({"y": torch.full((COUNT,), -1)}, "expected labels from 0 to 3 for a model with 4 outputs"),
+    ({"predict": lambda x: x.flatten()}, "expected logits (37, K)"),
+    of=lambda change: evaluate_corruptions(**(GIVEN | change)),
 )
-def test_wrong_input_is_named(change, says):
-    x, y = data()
-    given = {"predict": model(), "x": x, "y": y, "corruptions": ["fog"], "severities": [1]} | change
-    with one_line(says):
-        evaluate_corruptions(given.pop("predict"), given.pop("x"), given.pop("y"), **given)
 
 
 ERRORS = {"fog": (10.0, 30.0), "snow": (20.0, 40.0)}
@@ -176,25 +142,13 @@ def test_by_hand():
     assert mean_error(ALEXNET_IMAGENET_C) > ALEXNET_IMAGENET
 
 
-@pytest.mark.parametrize(
-    ("job", "says"),
-    [
-        (lambda: mean_error({}), "expected the errors of at least one corruption"),
-        (lambda: mean_error({"fog": ()}), "expected an error per severity for fog"),
-        (lambda: mean_error({"fog": (101.0,)}), "expected the error of fog to be a percentage from 0 to 100"),
-        (lambda: mce(ERRORS, {"fog": 10.0}), "but snow is missing"),
-        (lambda: mce(ERRORS, {"fog": 0.0, "snow": 1.0}), "expected a baseline that fog makes worse"),
-        (
-            lambda: mce({"fog": (1.0,)}, BASELINE),
-            "expected as many severities as the baseline for fog, but got 1 and 2",
-        ),
-        (lambda: relative_mce(ERRORS, 5, BASELINE, 40), "expected a baseline that fog makes worse"),
-        (
-            lambda: severity_curve({"fog": (1.0,), "snow": (1.0, 2.0)}),
-            "expected as many severities for every corruption",
-        ),
-    ],
+test_wrong_values_are_named = refusals(
+    (mean_error, {}, "expected the errors of at least one corruption"),
+    (mean_error, {"fog": ()}, "expected an error per severity for fog"),
+    (mean_error, {"fog": (101.0,)}, "expected the error of fog to be a percentage from 0 to 100"),
+    (mce, ERRORS, {"fog": 10.0}, "but snow is missing"),
+    (mce, ERRORS, {"fog": 0.0, "snow": 1.0}, "expected a baseline that fog makes worse"),
+    (mce, {"fog": (1.0,)}, BASELINE, "expected as many severities as the baseline for fog, but got 1 and 2"),
+    (relative_mce, ERRORS, 5, BASELINE, 40, "expected a baseline that fog makes worse"),
+    (severity_curve, {"fog": (1.0,), "snow": (1.0, 2.0)}, "expected as many severities for every corruption"),
 )
-def test_wrong_values_are_named(job, says):
-    with one_line(says):
-        job()

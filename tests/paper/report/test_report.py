@@ -15,14 +15,20 @@ pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
 from browser import BROWSER, seen
-from evaluate.saved_run.test_page import summary
+from evaluate.saved_run.conftest import QUICK
 from paper_records import EVIL, benchmark, images, put, put_run, run_record, series, suite, verdicts
+from rcad.evaluate.saved_run.loading import RunLoader
+from rcad.evaluate.saved_run.run import evaluate
+from rcad.evaluate.saved_run.settings import SUITES
 from rcad.paper.record import Study
 from rcad.paper.report import build, chapters
 from rcad.paper.report.overview import forest, squares
 from rcad.paper.report.reading import read
 from rcad.paper.report.tables import Links
+from rcad.runs.store import Store
+from rcad.study.evaluations import summary
 from report.test_html import Tree
+from trained import run_id
 
 ROOT = Path(__file__).parents[3]
 PNG, PDF = b"\x89PNG\r\n\x1a\n", b"%PDF"
@@ -221,8 +227,9 @@ def test_the_page_in_a_browser(made: tuple[Path, list[Path]], tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_an_evaluation_is_a_chapter_with_its_runs(tmp_path: Path) -> None:
-    found = {"kind": "rcad evaluation", **summary()}
+def test_an_evaluation_is_a_chapter_with_its_runs(tmp_path: Path, trained_runs: Path) -> None:
+    loader = RunLoader(Store.open(trained_runs), device="cpu")
+    found = summary([evaluate(loader, run_id("erm"), SUITES, QUICK)], SUITES, QUICK, 1.0)
     name = put_run(tmp_path, "runs", run_record(0, 50.0))
     found["groups"][0]["runs"][0] = name
     put(tmp_path, found, "robustness/evaluation.json")

@@ -36,13 +36,12 @@ CONSTANTS: dict[str, dict[str, list[Any]]] = tomllib.loads(
     Path(__file__).with_name("severities.toml").read_text(encoding="utf-8")
 )
 """By corruption and size of image, what each severity takes."""
-_LARGEST_SMALL, _LARGEST_MEDIUM = 47, 127
 
 
 def scale_of(x: Tensor) -> str:
     """Which constants suit images (..., H, W): CIFAR's below 48 pixels, Tiny ImageNet's below 128, else ImageNet's."""
     side = min(x.shape[-2:])
-    return "small" if side <= _LARGEST_SMALL else "medium" if side <= _LARGEST_MEDIUM else "large"
+    return "small" if side < 48 else "medium" if side < 128 else "large"
 
 
 def gaussian_noise(x: Tensor, deviation: float, draws: Draws) -> Tensor:
@@ -91,11 +90,9 @@ def zoom_blur(x: Tensor, zooming: tuple[int, float], draws: Draws) -> Tensor:
 
 
 def _swapped(x: Tensor, reach: int, rounds: int, share: float, draws: Draws) -> Tensor:
-    """A share of the pixels swapped in turn, each with one at most `reach` away.
-
-    Pixels 2 * reach + 1 apart have no neighbour in common, so all of these swap at once. The original goes pixel by
-    pixel; only the order differs.
-    """
+    """A share of the pixels swapped in turn, each with one at most `reach` away."""
+    # Pixels 2 * reach + 1 apart have no neighbour in common, so all of these swap at once: only the order differs from
+    # that of the original, which goes pixel by pixel.
     count, _, height, width = x.shape
     apart = 2 * reach + 1
     source = torch.arange(height * width, device=x.device).repeat(count, 1)
@@ -221,10 +218,8 @@ def pixelate(x: Tensor, share: float, draws: Draws) -> Tensor:
 
 
 def _affine(height: int, width: int, jitter: float, draws: Draws) -> Tensor:
-    """Displacements (B, 2, H, W) of the affine map that moves three corners of a square by up to `jitter` each.
-
-    The square stands about the centre with half-side s; its corners (s, s), (s, -s), (-s, -s) move by a, b and c.
-    """
+    """Displacements (B, 2, H, W) of the affine map that moves three corners of a square by up to `jitter` each."""
+    # The square stands about the centre with half-side s; its corners (s, s), (s, -s), (-s, -s) move by a, b and c.
     half = min(height, width) // 3
     a, b, c = (draws.uniform(3, 2).mul_(2).sub_(1) * jitter).view(-1, 3, 2, 1, 1).unbind(1)
     rows = torch.arange(height, device=a.device).view(-1, 1) - height // 2
@@ -232,23 +227,6 @@ def _affine(height: int, width: int, jitter: float, draws: Draws) -> Tensor:
     return (a + c) / 2 + rows * (b - c) / (2 * half) + columns * (a - b) / (2 * half)
 
 
-_LUMA_TABLE = (
-    (16, 11, 10, 16, 24, 40, 51, 61),
-    (12, 12, 14, 19, 26, 58, 60, 55),
-    (14, 13, 16, 24, 40, 57, 69, 56),
-    (14, 17, 22, 29, 51, 87, 80, 62),
-    (18, 22, 37, 56, 68, 109, 103, 77),
-    (24, 35, 55, 64, 81, 104, 113, 92),
-    (49, 64, 78, 87, 103, 121, 120, 101),
-    (72, 92, 95, 98, 112, 100, 103, 99),
-)
-_CHROMA_TABLE = (
-    (17, 18, 24, 47, 99, 99, 99, 99),
-    (18, 21, 26, 66, 99, 99, 99, 99),
-    (24, 26, 56, 99, 99, 99, 99, 99),
-    (47, 66, 99, 99, 99, 99, 99, 99),
-    *[(99,) * 8] * 4,
-)
 # JFIF: Y, Cb and Cr from R, G and B; the chroma is centred at 128.
 _TO_YCBCR = ((0.299, 0.587, 0.114), (-0.168736, -0.331264, 0.5), (0.5, -0.418688, -0.081312))
 _TO_RGB = ((1.0, 0.0, 1.402), (1.0, -0.344136, -0.714136), (1.0, 1.772, 0.0))
@@ -263,21 +241,19 @@ def jpeg_compression(x: Tensor, quality: int, draws: Draws) -> Tensor:
     """
     levels = (x * 255).round()
     if x.shape[1] != 3:
-        return _coded(levels, quality, _LUMA_TABLE) / 255
+        return _coded(levels, quality, "luma") / 255
     height, width = x.shape[-2:]
     components = _colours(levels, _TO_YCBCR).round()
-    luma = _coded(components[:, :1], quality, _LUMA_TABLE)
+    luma = _coded(components[:, :1], quality, "luma")
     # Chroma lies about 0 here; the coder wants levels about 128.
-    chroma = _coded(_halved(components[:, 1:]) + 128, quality, _CHROMA_TABLE)[..., : -(-height // 2), : -(-width // 2)]
+    chroma = _coded(_halved(components[:, 1:]) + 128, quality, "chroma")[..., : -(-height // 2), : -(-width // 2)]
     chroma = F.interpolate(chroma - 128, scale_factor=2, mode="bilinear", align_corners=False).round_()
     return _colours(torch.cat([luma, chroma[..., :height, :width]], 1), _TO_RGB) / 255
 
 
 def _halved(x: Tensor) -> Tensor:
-    """Means of 2 x 2 pixels in whole levels; ties fall and rise in turns, as in libjpeg.
-
-    The last column is repeated to the end of its block before the mean is taken, the last row after it.
-    """
+    """Means of 2 x 2 pixels in whole levels; ties fall and rise in turns, as in libjpeg."""
+    # The last column is repeated to the end of its block before the mean is taken, the last row after it.
     means = F.avg_pool2d(_filled(x, 2, 16), 2)
     ties = torch.tensor([0.25, 0.5], device=x.device).repeat(means.shape[-1] // 2)
     return (means + ties).floor_()
@@ -287,7 +263,7 @@ def _colours(x: Tensor, matrix: tuple[tuple[float, ...], ...]) -> Tensor:
     return torch.einsum("oc,bchw->bohw", torch.tensor(matrix, device=x.device), x)
 
 
-def _coded(levels: Tensor, quality: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
+def _coded(levels: Tensor, quality: int, table: str) -> Tensor:
     """Levels 0..255 after transform, rounding to the quality's steps, and back."""
     height, width = levels.shape[-2:]
     filled = _filled(levels, 8, 8) - 128
@@ -318,29 +294,24 @@ def _transform() -> Tensor:
 
 
 @functools.lru_cache(maxsize=64)
-def _steps(quality: int, table: tuple[tuple[int, ...], ...]) -> Tensor:
-    """The table at a quality from 1 to 100, by libjpeg's rule, flat."""
+def _steps(quality: int, table: str) -> Tensor:
+    """The table, "luma" or "chroma", at a quality from 1 to 100, by libjpeg's rule, flat."""
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
-    return torch.tensor(table).flatten().mul(percent).add(50).div(100, rounding_mode="floor").clamp(1, 255).float()
+    steps = torch.tensor(CONSTANTS["jpeg_compression"][table]).flatten() * percent
+    return steps.add(50).div(100, rounding_mode="floor").clamp(1, 255).float()
 
 
 SMALLEST = 4
 
-_FUNCTIONS: dict[str, Callable[[Tensor, Any, Draws], Tensor]] = {
-    function.__name__: function
-    for function in (
-        *(gaussian_noise, shot_noise, impulse_noise, defocus_blur, glass_blur, motion_blur, zoom_blur),
-        *(snow, frost, fog, brightness, contrast, elastic_transform, pixelate, jpeg_compression),
-    )
-}
+# Each corruption is the function of its name.
+_FUNCTIONS: dict[str, Callable[[Tensor, Any, Draws], Tensor]] = {name: globals()[name] for name in CORRUPTIONS}
 
 
 def corrupt(x: Tensor, name: str, severity: int, *, generator: torch.Generator) -> Tensor:
     """Images with one corruption, drawn per image.
 
-    Shape: x (B, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1], on any device; the same comes back. The
-    generator may live on another device: one number is drawn from it. Use `corrupt_numbered` where a set goes through
-    in batches and an image's corruption must not depend on their size.
+    Shape: x (B, C, H, W) with 1 or 3 channels, uint8 or floats in [0, 1], on any device; the same comes back. One
+    number is drawn from the generator. Use `corrupt_numbered` where an image's corruption must not depend on its batch.
     """
     draw = torch.randint(2**62, (1,), generator=generator, device=generator.device)
     return corrupt_numbered(x, name, severity, seed=int(draw), first=0)
@@ -365,7 +336,6 @@ def corrupt_numbered(x: Tensor, name: str, severity: int, *, seed: int, first: i
 
 
 def check_request(names: list[str] | tuple[str, ...], severities: list[int] | tuple[int, ...]) -> None:
-    """Each name is a corruption's and each severity one of 1 to 5, and there is at least one of both."""
     for kind, entries in (("corruption", names), ("severity", severities)):
         if not entries:
             raise InputError(f"expected at least one {kind}, but got none")
@@ -377,7 +347,6 @@ def check_request(names: list[str] | tuple[str, ...], severities: list[int] | tu
 
 
 def check_images(x: Tensor) -> None:
-    """x holds images (B, C, H, W) as uint8 or floats in [0, 1]."""
     if x.ndim != 4 or x.shape[1] not in (1, 3) or min(x.shape[2:]) < SMALLEST:
         raise InputError(
             f"expected images (B, C, H, W) with 1 or 3 channels and sides of at least {SMALLEST} pixels, "
@@ -388,7 +357,7 @@ def check_images(x: Tensor) -> None:
     if not x.is_floating_point():
         raise InputError(f"expected uint8 images or floats in [0, 1], but got {x.dtype}")
     low, high = (float(value) for value in x.aminmax())
-    if not (low >= 0 and high <= 1):
+    if not 0 <= low <= high <= 1:
         raise InputError(
             f"expected pixels in [0, 1], but got [{low:.4g}, {high:.4g}]; corrupt images before they are normalised"
         )

@@ -19,12 +19,8 @@ BLOCK = 16
 class Draws:
     """The random numbers of images first, first + 1, ..., first + count - 1, whatever batch they come in.
 
-    Blocks of `BLOCK` consecutive images share a generator seeded by (seed, block); a batch draws the blocks it touches
-    whole and cuts out its part, at the price of a few unused numbers. CPU and CUDA generators differ, as everywhere in
-    torch.
-
-    Args:
-        key: what the numbers are for, so that two corruptions of one seed have nothing in common.
+    Blocks of `BLOCK` consecutive images share a generator seeded by (seed, key, block); a batch draws the blocks it
+    touches whole and cuts out its part. CPU and CUDA generators differ, as everywhere in torch.
     """
 
     def __init__(self, seed: int, key: str, first: int, count: int, device: torch.device) -> None:
@@ -38,7 +34,7 @@ class Draws:
         return self._fill(shape, lambda part, generator: part.uniform_(generator=generator))
 
     def normal(self, *shape: int) -> Tensor:
-        """Of shape (count, *shape), from the standard normal distribution."""
+        """The same from the standard normal distribution."""
         return self._fill(shape, lambda part, generator: part.normal_(generator=generator))
 
     def integers(self, high: int, *shape: int) -> Tensor:
@@ -47,15 +43,10 @@ class Draws:
         return (self.uniform(*shape) * high).long().clamp_(max=high - 1)
 
     def poisson(self, rates: Tensor) -> Tensor:
-        """Counts with the given rates (count, ...).
-
-        One generator per image: how many numbers a count consumes depends on its rate, so a shared one would let
-        an image's neighbours decide about it.
-        """
-        images = [
-            torch.poisson(rate, generator=self._generator("image", self._first + i)) for i, rate in enumerate(rates)
-        ]
-        return torch.stack(images) if images else rates
+        """Counts with the given rates (count, ...)."""
+        # One generator per image: how many numbers a count consumes depends on its rate, so neighbours must not share.
+        generators = (self._generator("image", self._first + i) for i in range(len(rates)))
+        return torch.stack([torch.poisson(rate, generator=own) for rate, own in zip(rates, generators, strict=True)])
 
     def _fill(self, shape: tuple[int, ...], fill: Callable[[Tensor, torch.Generator], Tensor]) -> Tensor:
         numbers = torch.empty(len(self._generators) * BLOCK, *shape, device=self._device)
@@ -75,10 +66,7 @@ _MOST_SHIFTS = 40
 
 
 def separable(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """rows @ image @ columns.T for every image and channel.
-
-    Matrix products and shifted sums are an order of magnitude faster than one-channel convolutions on a CPU.
-    """
+    """rows @ image @ columns.T for every image and channel: on a CPU ten times faster than one-channel convolutions."""
     return rows.to(x.device) @ (x @ columns.to(x.device).T)
 
 
@@ -106,8 +94,6 @@ def convolve(x: Tensor, kernel: npt.NDArray[np.float64]) -> Tensor:
 
 def mirrored(x: Tensor, reach: int) -> Tensor:
     """x with `reach` more pixels on every side, which may exceed the image's own side."""
-    if reach == 0:
-        return x
     rows, columns = (_mirror(np.arange(-reach, side + reach), side) for side in x.shape[-2:])
     tall = x.index_select(-2, torch.as_tensor(rows, device=x.device))
     return tall.index_select(-1, torch.as_tensor(columns, device=x.device))
@@ -124,15 +110,12 @@ def disk(radius: float, sigma: float) -> npt.NDArray[np.float64]:
     kernel: npt.NDArray[np.float64] = np.apply_along_axis(np.convolve, 0, flat, bell, mode="same")
     kernel = np.apply_along_axis(np.convolve, 1, kernel, bell, mode="same")
     kernel[kernel < 1e-6 * kernel.max()] = 0
-    total: np.float64 = kernel.sum()
-    return kernel / total
+    kernel /= kernel.sum()
+    return kernel
 
 
 def streak(x: Tensor, angle: Tensor, radius: int, sigma: float) -> Tensor:
-    """x smeared one way along a line at `angle` (radians, one per image), fading like half a Gaussian.
-
-    The picture continues with its border pixels.
-    """
+    """x, continued by its border pixels, smeared one way at `angle` (radians, one per image), like half a Gaussian."""
     count, channels, height, width = x.shape
     weights = np.exp(-((np.arange(2 * radius + 1) / sigma) ** 2) / 2)
     weights = weights[weights > 1 / 512]
@@ -190,8 +173,7 @@ def _gaussian_matrix(side: int, sigma: float, truncate: float) -> Tensor:
 
 def _mirror(index: npt.NDArray[np.int64], side: int) -> npt.NDArray[np.int64]:
     wrapped = index % (2 * side)
-    mirrored: npt.NDArray[np.int64] = np.minimum(wrapped, 2 * side - 1 - wrapped)
-    return mirrored
+    return np.minimum(wrapped, 2 * side - 1 - wrapped)
 
 
 ICE_PICTURES = 5
@@ -201,7 +183,7 @@ _BRANCHES = (26, 9)
 _TINT = (0.72, 0.88, 1.0)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.cache
 def ice(shrink: int) -> Tensor:
     """Frost ferns (ICE_PICTURES, 3, side, side) in [0, 1], `shrink` times smaller than drawn; the same everywhere.
 
@@ -209,11 +191,8 @@ def ice(shrink: int) -> Tensor:
     with side branches at about 60 degrees, which branch again; many of them on a pale cloud make a frosted window. The
     pictures repeat at their borders, so that a piece may be cut anywhere.
     """
-    return F.avg_pool2d(_pictures(), shrink)
-
-
-@functools.cache
-def _pictures() -> Tensor:
+    if shrink > 1:
+        return F.avg_pool2d(ice(1), shrink)
     generator = torch.Generator().manual_seed(20190327)
     return torch.stack([_picture(generator) for _ in range(ICE_PICTURES)])
 

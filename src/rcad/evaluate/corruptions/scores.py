@@ -8,7 +8,7 @@ not drown the others. The baseline's severities and kind (generated or published
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -58,20 +58,15 @@ class CorruptionScores:
 
     def accuracies(self) -> dict[str, float]:
         """By corruption, the accuracy averaged over the severities: the bars of the paper's figure."""
-        return {name: sum(cell.accuracy for cell in cells) / len(cells) for name, cells in self.scores.items()}
+        return {name: _mean([cell.accuracy for cell in cells]) for name, cells in self.scores.items()}
 
     def nlls(self) -> dict[str, float]:
         """By corruption, the NLL averaged over the severities."""
-        return {name: sum(cell.nll for cell in cells) / len(cells) for name, cells in self.scores.items()}
+        return {name: _mean([cell.nll for cell in cells]) for name, cells in self.scores.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for a record."""
-        return {
-            "provenance": self.provenance,
-            "severities": list(self.severities),
-            "clean": None if self.clean is None else vars(self.clean),
-            "scores": {name: [vars(cell) for cell in cells] for name, cells in self.scores.items()},
-        }
+        scores = {name: list(map(asdict, cells)) for name, cells in self.scores.items()}
+        return {**asdict(self), "severities": list(self.severities), "scores": scores}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> CorruptionScores:
@@ -168,13 +163,11 @@ def _evaluate(
         if not len(clean[1]):
             raise InputError("expected at least one image, but got none")
     total = count * len(names) * len(severities) + (0 if clean is None else len(clean[1]))
-    sets: dict[tuple[str, int], Batches] = {
-        (name, level): images(name, level) for name in names for level in severities
-    }
+    sets = {(name, level): images(name, level) for name in names for level in severities}
     if clean is not None:
         sets[CLEAN] = _batches(*clean, batch_size)
     scores, seen = dict[tuple[str, int], Scores](), 0
-    with watched(predict, device), torch.no_grad():
+    with watched(predict, device):
         for key, batches in sets.items():
             sums, before = torch.zeros(3, dtype=torch.float64, device=device), seen
             for x, y in batches:
@@ -258,7 +251,6 @@ def severity_curve(errors: Mapping[str, Sequence[float]]) -> tuple[float, ...]:
 
 
 def _by_corruption(errors: Errors) -> dict[str, float]:
-    """The mean over the severities."""
     if not errors:
         raise InputError("expected the errors of at least one corruption, but got none")
     means = {}

@@ -40,12 +40,7 @@ BATCH = 512
 
 @dataclass(frozen=True, eq=False)
 class SavedRun:
-    """A trained model with the problem it was trained on.
-
-    Attributes:
-        model: in eval mode, on the device, its parameters without gradients.
-        loader: brought it back, and reads other data and runs.
-    """
+    """A trained model, in eval mode and without gradients, with the problem it was trained on."""
 
     record: RunRecord
     problem: Problem
@@ -54,7 +49,6 @@ class SavedRun:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one example."""
         return tuple(self.problem.test[0].shape[1:])
 
     @property
@@ -63,11 +57,9 @@ class SavedRun:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """Of the inputs, where they have any."""
         return (0.0, 1.0) if self.is_image else None
 
     def limit(self, suite: str, settings: Settings) -> int:
-        """How many test examples a suite takes."""
         on_gpu, few, many = LIMITS[suite]
         small = not self.is_image or max(self.shape[1:]) <= SMALL_IMAGE
         usual = on_gpu if self.problem.device.type != "cpu" else few if small else many
@@ -80,7 +72,6 @@ class SavedRun:
         rows = draw_rows(len(y), self.limit(suite, settings), settings.seed).to(y.device)
         return x[rows], y[rows]
 
-    @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
         """What the model says about inputs as the problem holds them, in float32."""
         device = self.problem.device
@@ -135,24 +126,15 @@ class RunLoader:
         return self._datasets[key]
 
     def other(self, name: str, size: int | None = None, target: str | None = None) -> Dataset:
-        """A data set that no run names.
-
-        Args:
-            size: images whose sizes differ are brought to so many pixels a side, as `--size` does in training.
-            target: the column that is not among the inputs, of a table that does not say which.
-        """
+        """A data set that no run names; `size` is for images whose sizes differ, `target` for a table that has none."""
         key = (name, size, target)
         if key not in self._datasets:
             read_with = partial(load, name, data_dir=self.data_dir, cache_dir=self.cache_dir)
             try:
                 self._datasets[key] = read_with()
             except SizesDifferError:
-                if size is None:
-                    raise
                 self._datasets[key] = read_with(size=size)
             except NoTargetError:
-                if target is None:
-                    raise
                 self._datasets[key] = read_with(target=target)
         return self._datasets[key]
 
@@ -162,10 +144,7 @@ def weights_of(store: Store, run: str) -> Path:
 
 
 def load_weights(store: Store, run: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a finished run, and how examples are prepared for them (`Problem.preprocessing`).
-
-    Its checkpoint is gone, so that damaged ones can only be made again.
-    """
+    """The weights of a finished run, and how examples are prepared for them (`Problem.preprocessing`)."""
     path = weights_of(store, run)
     try:
         tensors, meta = load_tensors(path)
@@ -215,11 +194,7 @@ def finished(store: Store, run: str) -> RunRecord:
 
 
 def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
-    """Up to `count` foreign inputs as the model takes them: pixels in [0, 1], or standardised columns.
-
-    Args:
-        name: of a data set, whose test part is taken where it has one; or "noise": uniform pixels, normal columns.
-    """
+    """Up to `count` foreign inputs as the model takes them: from a data set, its test part if it has one, or noise."""
     if name == NOISE:
         sample = torch.rand if saved.is_image else torch.randn
         return sample((count, *saved.shape), generator=torch.Generator().manual_seed(seed)).to(saved.problem.device)

@@ -21,6 +21,7 @@ from rcad.evaluate.saved_run.tables import (
 )
 from rcad.report.document import Document, Figure, Part, Section, Table
 from rcad.report.drawing import BLACK, GREY, axes, colours_of, grid, label
+from rcad.report.numbers import named_values
 from rcad.runs.words import plural
 
 WIDTH, HEIGHT = 4.0, 3.4
@@ -52,11 +53,7 @@ ABOUT = {
 
 
 def document(summary: Summary, *, brief: bool = False) -> Document:
-    """All that an evaluation says; figures need matplotlib.
-
-    Args:
-        brief: the tables and their notes alone, as a terminal shows them.
-    """
+    """All that an evaluation says; `brief`: the tables and their notes alone, as a terminal shows them."""
     groups, suites = summary["groups"], summary["suites"]
     sections = [_section(summary, suite, brief=brief) for suite in suites]
     gains, sentences = differences(groups, suites), comparison_notes(summary)
@@ -70,12 +67,11 @@ def document(summary: Summary, *, brief: bool = False) -> Document:
     count = sum(len(group["runs"]) for group in groups)
     titles = ", ".join(TITLES[suite].lower() for suite in suites)
     lead = f"Finished runs, evaluated beyond accuracy: {titles}. {plural(count, 'run')}; lower is better for every "
-    versions = ", ".join(f"{name} {version}" for name, version in summary["versions"].items())
     devices = sorted({e["device"] for g in groups for by_suite in g["evaluations"] for e in by_suite.values()})
     facts = {
         "Made by": f"rcad evaluate --suite {','.join(suites)}",
         "Device": ", ".join(devices),
-        "Versions": versions,
+        "Versions": named_values(summary["versions"]),
         "Numbers": "evaluation.json beside this page; a record per run and suite in the runs' own folders",
     }
     return Document("Evaluation", f"{lead}error.", sections, facts)

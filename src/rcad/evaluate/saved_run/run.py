@@ -35,12 +35,7 @@ OnError = Callable[[str, InputError], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found about one run.
-
-    Attributes:
-        evaluations: by suite.
-        refused: by suite, the sentence that says why it makes no sense for this run.
-    """
+    """What was found about one run, by suite; `refused` says in a sentence why a suite makes no sense for it."""
 
     record: RunRecord
     evaluations: dict[str, Evaluation]
@@ -57,12 +52,9 @@ def evaluate(
     title: str = "",
     again: bool = False,
 ) -> Outcome:
-    """One run, suite by suite; each record is written as soon as it is whole.
+    """One run, by its id or the start of it, suite by suite; each record is written as soon as it is whole.
 
-    Args:
-        run: id, or the start of it.
-        title: what the progress calls it.
-        again: measure also what a record holds already.
+    The progress calls it `title`; `again` measures also what a record holds already.
     """
     record = loader.store.get(run)
     if is_pack(loader.store.where(record.id)) and not again:
@@ -131,9 +123,8 @@ def evaluate_all(
 ) -> list[Outcome]:
     """Several runs, one after the other; a suite that makes sense for none of them is an error.
 
-    Args:
-        on_error: takes a run that cannot be evaluated, with its error, and the others follow; None raises it. A
-            request that fits none of the runs, for one and the same reason, is an error all the same.
+    `on_error` takes a run that cannot be evaluated, and the others follow; None raises its error. A request that fits
+    none of the runs, for one and the same reason, is an error all the same.
     """
     unfit: dict[str, InputError] = {}
     misfits: dict[str, InputError] = {}

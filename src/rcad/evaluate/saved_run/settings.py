@@ -5,20 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
 from rcad.errors import InputError, Value, finite, one_of, shaped, shown, whole
-from rcad.runs.files import (
-    Kind,
-    OtherVersionError,
-    denied,
-    dumps,
-    finite_or_none,
-    set_aside,
-)
+from rcad.runs.files import Kind, OtherVersionError, denied, dumps, finite_or_none, set_aside
 
 log = logging.getLogger("rcad")
 
@@ -103,9 +96,7 @@ OWN = {
     "corruptions": ("corruptions", "severities", "corrupted"),
     "ood": ("ood_data", "alphas"),
 }
-assert {name for names in OWN.values() for name in names} | {"limit", "seed"} == {
-    field.name for field in fields(Settings)
-}
+"""The fields that belong to one suite; `limit` and `seed` belong to all."""
 
 
 def parse_suites(suites: str | Sequence[str]) -> tuple[str, ...]:
@@ -123,13 +114,11 @@ class Evaluation(Value):
     """What a suite found out about a run.
 
     Args:
-        run, suite: which.
         settings: all that the numbers depend on, defaults filled in.
         numbers: by flat name; accuracies in percent. None stands for a number that is not finite.
         curves: what figures are drawn from.
         notes: sentences for the reader: what was left out, and why.
         examples: how many of the test split were looked at.
-        seconds, device, versions, commit, finished: how and when it was made.
     """
 
     run: str
@@ -151,7 +140,6 @@ class Evaluation(Value):
         object.__setattr__(self, "notes", tuple(self.notes))
 
     def finite_numbers(self) -> dict[str, float]:
-        """The numbers that are finite."""
         return {name: value for name, value in self.numbers.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:

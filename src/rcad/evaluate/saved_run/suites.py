@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -40,7 +40,6 @@ from rcad.loss.suggest_alpha import suggest_alpha
 INTERVALS = tuple(k / 20 for k in range(1, 20))
 DLR_CLASSES = 3
 ENTROPY_BINS, ROC_POINTS = 30, 60
-DIRECTIONS: tuple[Direction, ...] = ("adversarial", "random")
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,7 @@ class NotApplicable(Exception):
 
 
 def calibration(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
-    """How honest the probabilities are: as they are, with one temperature, and as conformal sets or intervals.
-
-    Temperature and sets are fitted on the validation split.
-    """
+    """How honest the probabilities are: as they are, then with what the validation split corrects."""
     x, y = saved.examples("calibration", settings)
     output = saved.outputs(x)
     progress("test examples", 1, 2)
@@ -109,11 +105,7 @@ def _of_classes(
 
 
 def attacks(saved: SavedRun, settings: Settings, progress: OnStep, twin: SavedRun | None = None) -> SuiteResult:
-    """Percent right under each attack and radius, and whether that can be believed.
-
-    Args:
-        twin: the ERM run whose attacks are tried on this model.
-    """
+    """Percent right under each attack and radius, those on an ERM `twin` too, and whether that can be believed."""
     if not saved.problem.classes:
         raise NotApplicable("Attacks are made on classes; this run has a regression target.")
     x, y = saved.examples("attacks", settings)
@@ -158,14 +150,13 @@ def attacks(saved: SavedRun, settings: Settings, progress: OnStep, twin: SavedRu
 
 def _attacks_within(eps: float, saved: SavedRun, settings: Settings) -> dict[str, Attack]:
     bounds, steps = saved.bounds, settings.steps
-    by_name = {
+    by_name: dict[str, Attack] = {
         "fgsm": FGSM(eps, bounds=bounds),
         "pgd": PGD(eps, bounds=bounds, steps=steps),
         "apgd_ce": APGD(eps, bounds=bounds, steps=steps),
-        "apgd_dlr": APGD(eps, bounds=bounds, steps=steps, loss="dlr"),
     }
-    if saved.problem.classes < DLR_CLASSES:
-        del by_name["apgd_dlr"]
+    if saved.problem.classes >= DLR_CLASSES:
+        by_name["apgd_dlr"] = APGD(eps, bounds=bounds, steps=steps, loss="dlr")
     return {name: attack for name, attack in by_name.items() if name in settings.attacks}
 
 
@@ -258,7 +249,7 @@ def ood(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
             "histogram": _histogram(saved, -inside, -outside),
             "roc": roc(inside, outside),
         }
-    for direction in DIRECTIONS:
+    for direction in get_args(Direction):
         curve = entropy_against_alpha(
             saved.model,
             x,
@@ -273,10 +264,8 @@ def ood(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteResult:
         curves["alpha"][direction] = asdict(curve)
         pairs = zip(curve.alphas, curve.entropy, strict=True)
         numbers |= {f"entropy_{direction}_{alpha:g}": value for alpha, value in pairs}
-    notes = (
-        () if saved.problem.classes else ("A regression target has one score: the entropy of the predicted Gaussian.",)
-    )
-    return SuiteResult(numbers, curves, notes, len(y))
+    one_score = "A regression target has one score: the entropy of the predicted Gaussian."
+    return SuiteResult(numbers, curves, () if saved.problem.classes else (one_score,), len(y))
 
 
 def roc(inside: Tensor, outside: Tensor) -> dict[str, list[float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from rcad.report.document import Table
@@ -25,13 +26,8 @@ CLASSES = {
     "ece_mass": "ECE, equal mass",
     "aurc": "AURC",
 }
-SCALED = {
-    "temperature": "temperature",
-    "nll_scaled": "NLL, scaled",
-    "brier_scaled": "Brier, scaled",
-    "ece_scaled": "ECE, scaled",
-    "ece_mass_scaled": "ECE, equal mass, scaled",
-}
+SCALED = {"temperature": "temperature"}
+SCALED |= {f"{name}_scaled": f"{CLASSES[name]}, scaled" for name in ("nll", "brier", "ece", "ece_mass")}
 VALUES = {
     "rmse": "RMSE",
     "nll": "NLL",
@@ -59,10 +55,9 @@ CORRUPTED = {
     "corrupted_nll_mean": "NLL",
     "mce": "mCE to ERM",
 }
-COMPARED = (
-    *("accuracy", "nll", "ece", "nll_scaled", "ece_scaled", "conformal_size_90", "rmse", "crps", "conformal_width_90"),
-)
-"""What of the calibration is compared with ERM."""
+# What of the calibration is compared with ERM.
+COMPARED = ["accuracy", "nll", "ece", "nll_scaled", "ece_scaled"]
+COMPARED += ["conformal_size_90", "rmse", "crps", "conformal_width_90"]
 
 
 def evaluations(group: Group, suite: str) -> list[Mapping[str, Any]]:
@@ -76,15 +71,13 @@ def radii(groups: Sequence[Group]) -> list[float]:
 
 
 def foreign_sets(groups: Sequence[Group]) -> list[str]:
-    """The names of the foreign data."""
     return list(dict.fromkeys(name for g in groups for e in evaluations(g, "ood") for name in e["curves"]["foreign"]))
 
 
 def provenances(groups: Sequence[Group]) -> str:
     """Whether the corrupted images were generated or published."""
-    return " and ".join(
-        sorted({e["curves"]["provenance"] for group in groups for e in evaluations(group, "corruptions")})
-    )
+    kinds = {e["curves"]["provenance"] for group in groups for e in evaluations(group, "corruptions")}
+    return " and ".join(sorted(kinds))
 
 
 def tables(groups: Sequence[Group], suite: str) -> list[Table]:
@@ -99,12 +92,10 @@ def tables(groups: Sequence[Group], suite: str) -> list[Table]:
 
 def differences(groups: Sequence[Group], suites: Iterable[str]) -> Table | None:
     """How far each method is from ERM, number by number; None where nothing can be compared."""
-    rows = []
-    intervals = False
-    suites = list(suites)
-    for group in groups:
+    rows, intervals = [], False
+    for group, suite in product(groups, suites):
         gains = (group["comparison"] or {}).get("differences", {})
-        for name, words in {name: words for suite in suites for name, words in _compared(suite, group).items()}.items():
+        for name, words in _compared(suite, group).items():
             if name in gains:
                 gain = gains[name]
                 p = gain["why"] if gain["p_two"] is None else p_value(gain["p_two"])
@@ -149,7 +140,6 @@ def comparison_notes(summary: Summary) -> list[str]:
 
 
 def masking_words(groups: Sequence[Group]) -> str:
-    """How many checks were made, and how many failed."""
     checks = [check for g in groups for e in evaluations(g, "attacks") for check in e["curves"]["masking"]]
     failed = [check["name"] for check in checks if not check["passed"]]
     if not failed:
@@ -209,8 +199,8 @@ def _attacks(groups: Sequence[Group]) -> list[Table]:
         for attack in dict.fromkeys(a for e in evaluations(group, "attacks") for a in e["curves"]["accuracy"]):
             cells = [spread(f"attacked_accuracy_{attack}_{eps:.4g}", numbers) for eps in sizes]
             rows.append([group["name"], ATTACKS.get(attack, attack), *cells])
-        for name, eps in {f"attacked_accuracy_standard_{eps:.4g}": eps for eps in sizes}.items():
-            if name in numbers:
+        for eps in sizes:
+            if (name := f"attacked_accuracy_standard_{eps:.4g}") in numbers:
                 blank = [""] * (len(sizes) - 1)
                 rows.append([group["name"], f"standard suite at {radius(eps)}", spread(name, numbers), *blank])
         under = [spread(f"accuracy_under_fgsm_{eps:.4g}", numbers) for eps in sizes]
@@ -227,11 +217,9 @@ def _attacks(groups: Sequence[Group]) -> list[Table]:
 def _masking(groups: Sequence[Group]) -> list[Table]:
     rows = []
     for group in groups:
-        by_name: dict[str, list[Mapping[str, Any]]] = {}
-        for record in evaluations(group, "attacks"):
-            for check in record["curves"]["masking"]:
-                by_name.setdefault(check["name"], []).append(check)
-        for name, checks in by_name.items():
+        every = [check for record in evaluations(group, "attacks") for check in record["curves"]["masking"]]
+        for name in dict.fromkeys(check["name"] for check in every):
+            checks = [check for check in every if check["name"] == name]
             telling = next((check for check in checks if not check["passed"]), checks[0])
             passed = f"{sum(check['passed'] for check in checks)} of {len(checks)}"
             rows.append([group["name"], name, passed, telling["sentence"]])
@@ -268,7 +256,6 @@ def spread(name: str, numbers: Mapping[str, Any]) -> str:
 
 
 def signed(name: str, gain: Mapping[str, Any]) -> str:
-    """A difference with its interval, where it has one."""
     half = None if gain["low"] is None else (gain["high"] - gain["low"]) / 2
     places = _places(name, gain["mean"], half)
     mean, low, high = (fixed(gain[key], places, sign=True, minus="-") for key in ("mean", "low", "high"))
