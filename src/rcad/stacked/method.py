@@ -22,17 +22,11 @@ from rcad.stacked.model import StackedMLP
 
 @dataclass(frozen=True, eq=False)
 class StackedLikelihood:
-    """A likelihood on rows (R * B, K), B for each replica in turn, with its own label smoothing for each replica.
+    """A likelihood on rows (R * B, K), B for each replica in turn, with its own label smoothing for each replica."""
 
-    Args:
-        base: without smoothing.
-        smoothing: eps (R,), or None where no replica smooths.
-        to_others: eps goes to the classes other than the label, see `Categorical.convention`.
-    """
-
-    base: Categorical | Gaussian
-    smoothing: Tensor | None = None
-    to_others: bool = False
+    base: Categorical | Gaussian  # without smoothing
+    smoothing: Tensor | None = None  # eps (R,); None where no replica smooths
+    to_others: bool = False  # eps goes to the classes other than the label, see `Categorical.convention`
 
     def nll(self, output: Tensor, target: Tensor) -> Tensor:
         """(R * B,). Smoothing is linear in the target, so a smoothed loss is a blend of two plain ones."""
@@ -68,40 +62,29 @@ class StackedLikelihood:
 class StackedTerm:
     """A term with its numbers per replica.
 
-    Args:
-        term: the first replica's: measure, where, norm, steps, bounds and how often. Its weight is 1, or -1 where that
-            of some replica is not above 0: the clean backward then does not give the directions.
-        weight: (R,).
-        alpha: the distance to x' (R,), or None at x itself.
-        likelihood: the term's own, or that of all terms.
+    `term` is the first replica's: measure, where, norm, steps, bounds and how often. Its weight is 1, or -1 where that
+    of some replica is not above 0: the clean backward then does not give the directions.
     """
 
     term: Term
-    weight: Tensor
-    alpha: Tensor | None
-    likelihood: StackedLikelihood
+    weight: Tensor  # (R,)
+    alpha: Tensor | None  # the distance to x' (R,); None at x itself
+    likelihood: StackedLikelihood  # the term's own, or that of all terms
 
 
 @dataclass(frozen=True, eq=False)
 class StackedMethod:
-    """R methods of one structure.
-
-    Args:
-        likelihood: of the training loss.
-        terms: with a number per replica.
-        growth: one per replica, or none.
-    """
+    """R methods of one structure."""
 
     likelihood: StackedLikelihood
     terms: tuple[StackedTerm, ...]
-    growth: tuple[FeatureAscent, ...] = ()
+    growth: tuple[FeatureAscent, ...] = ()  # one per replica, or none
 
     @classmethod
     def of(cls, methods: Sequence[Method], default: Likelihood, like: Tensor) -> StackedMethod:
-        """Stacks one method per replica.
+        """Stacks one method per replica: equal but for weights, distances, smoothing, and growth's factors.
 
         Args:
-            methods: equal but for weights, distances, label smoothing, and growth's eta, gamma and step_size.
             default: the likelihood of methods that set none.
             like: a tensor, for dtype and device.
         """

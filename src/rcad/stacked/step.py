@@ -24,22 +24,14 @@ Closed = Callable[[StackedLikelihood, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Part(NamedTuple):
-    """A term at a step, with what follows from it and the size of the batch alone.
+    """A term at a step, with what follows from it and the size of the batch alone."""
 
-    Attributes:
-        term: with its weights at that step.
-        each: what one example weighs, (R, 1, 1).
-        closed: the measure with its gradient, where there is a short form.
-        alpha, size: the distance to x' and that of one of its steps, (R, 1, 1); None at x itself.
-        direction: which of the step's directions leads to x'; None where it needs none.
-    """
-
-    term: StackedTerm
-    each: Tensor
-    closed: Closed | None
-    alpha: Tensor | None
-    size: Tensor | None
-    direction: int | None
+    term: StackedTerm  # with its weights at that step
+    each: Tensor  # what one example weighs, (R, 1, 1)
+    closed: Closed | None  # the measure with its gradient, where there is a short form
+    alpha: Tensor | None  # the distance to x', (R, 1, 1); None at x itself
+    size: Tensor | None  # that of one of its steps
+    direction: int | None  # which of the step's directions leads to x'; None where it needs none
 
     @classmethod
     def of(cls, term: StackedTerm, batch: int, direction: int | None = None) -> Part:
@@ -52,9 +44,7 @@ class Part(NamedTuple):
 def pulled(parts: Sequence[Part], output: Tensor, y: Tensor, shares: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The weighted sum of the terms for each replica (R,), and its gradient with respect to the output (R, B, K).
 
-    Args:
-        output: of the model, without a graph.
-        shares: what each example counts in a mean, (R * B,).
+    `shares` is what each example counts in a mean, (R * B,).
     """
     term, each, closed = parts[0][:3]
     if len(parts) == y.ndim == 1 and closed is not None:
@@ -62,15 +52,9 @@ def pulled(parts: Sequence[Part], output: Tensor, y: Tensor, shares: Tensor | No
         if shares is not None:
             values, slopes = shares * values, slopes.mul_(shares[:, None])
         return term.weight * values.view(output.shape[0], -1).mean(1), slopes.view_as(output).mul_(each)
-    return _by_autograd([part.term for part in parts], output, y, shares)
-
-
-def _by_autograd(
-    terms: Sequence[StackedTerm], output: Tensor, y: Tensor, shares: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
     leaf = output.detach().flatten(0, 1).requires_grad_(True)
-    total = torch.zeros_like(terms[0].weight)
-    for term in terms:
+    total = torch.zeros_like(term.weight)
+    for term, *_ in parts:
         values = term.term.values(term.likelihood, leaf, y)
         values = values if shares is None else shares * values
         total = total + term.weight * values.view(len(total), -1).mean(1)
@@ -148,18 +132,12 @@ Step = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor | Non
 
 
 class _Planned(NamedTuple):
-    """The passes of a step.
-
-    Attributes:
-        look: the plan.
-        clean, moved: its terms at x, and at x'.
-        undo: what makes the gradient of the first clean term's weighted mean that of a sum, (R, 1, 1).
-    """
+    """The passes of a step."""
 
     look: Look
-    clean: list[Part]
-    moved: list[Part]
-    undo: Tensor | None
+    clean: list[Part]  # the terms at x
+    moved: list[Part]  # those at x'
+    undo: Tensor | None  # what makes the gradient of the first clean term's weighted mean that of a sum, (R, 1, 1)
 
     @classmethod
     def of(cls, method: StackedMethod, plan: Plan, batch: int) -> _Planned:
@@ -176,7 +154,6 @@ class StackedStep:
     """The gradients of one batch.
 
     Args:
-        method: the terms, with their numbers per replica.
         passes: through the model, for batches of this size.
         noise: standard normal numbers of shape (R, B, D), each replica's from its own stream.
         outputs: whether to return the outputs at x.
@@ -190,16 +167,12 @@ class StackedStep:
     def __call__(
         self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Writes the gradients of step `number`.
+        """Writes the gradients of step `number`; gives the losses (R,), and the output at x (R, B, K) if it has one.
 
         Args:
             x: (R, B, D).
             target: labels or scaled targets, (R, B) or (R, B, T).
             shares: what each example counts in its mean, (R, B); 1 each by default.
-
-        Returns:
-            The total loss of each replica (R,), and the output at x (R, B, K) where it was computed and is to be
-            returned.
         """
         look, clean, moved, undo = self._planned[id(self.method.loss.plan(number))]
         y = target.flatten(0, 1)

@@ -19,15 +19,10 @@ NUMBERS = 2**22
 
 
 class Examples(NamedTuple):
-    """Examples of every replica, or one set that all share.
+    """Examples of every replica, or one set that all share."""
 
-    Attributes:
-        x: features (R, n, D), or (1, n, D) shared.
-        y: labels int64 or scaled targets, (R, n), or (1, n) shared; (R, n, T) of several targets each.
-    """
-
-    x: Tensor
-    y: Tensor
+    x: Tensor  # features (R, n, D), or (1, n, D) shared
+    y: Tensor  # labels int64 or scaled targets, (R, n), or (1, n) shared; (R, n, T) of several targets each
 
     @property
     def shared(self) -> bool:
@@ -53,19 +48,12 @@ class Examples(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StackedProblem:
-    """What the replicas learn from. Sets may be shared, (n, D), or one per replica, (R, n, D).
-
-    Args:
-        train: training examples (x, y); floating-point features, labels int64 or scaled targets.
-        val: held-out examples, or None.
-        classes: K; 0 for regression.
-        target_scale: regression: the deviation by which the targets were divided, a number per replica (R,).
-    """
+    """What the replicas learn from. Sets may be shared, (n, D), or one per replica, (R, n, D)."""
 
     train: Examples
-    classes: int
+    classes: int  # K; 0 for regression
     val: Examples | None = None
-    target_scale: Tensor | None = None
+    target_scale: Tensor | None = None  # the deviation by which regression targets were divided, per replica (R,)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "train", self.train.stacked())
@@ -132,20 +120,14 @@ def measure_stacked(model: StackedMLP, examples: Examples, target_scale: Tensor 
 class StackedResult:
     """Filled while the replicas train.
 
-    Attributes:
-        epochs: how many are reported, from the first; 0 for none.
-        model: the weights of the selected epoch; of a diverged replica, those it ended with.
-        curves: by name (loss, accuracy, val_nll, ...), float64 (R, E); NaN where a replica had stopped or had not
-            computed it.
-        diverged_at: the epoch after which a replica stopped because its loss was no longer finite, (R,); 0 for none.
-        best_epoch: the selected epoch, (R,); 0 where none was selected.
-        snapshots: the weights after the epochs given to `train_stacked`; NaN where a replica had stopped.
+    Curves, by name (loss, accuracy, val_nll, ...), are float64 (R, E); they and the snapshots of the epochs given to
+    `train_stacked` are NaN where a replica had stopped.
     """
 
-    epochs: int
-    model: StackedMLP
-    diverged_at: Tensor
-    best_epoch: Tensor
+    epochs: int  # how many are reported, from the first; 0 for none
+    model: StackedMLP  # the weights of the selected epoch; of a diverged replica, those it ended with
+    diverged_at: Tensor  # the epoch after which a replica's loss was no longer finite, (R,); 0 for none
+    best_epoch: Tensor  # the selected epoch, (R,); 0 where none was selected
     curves: dict[str, Tensor] = field(default_factory=dict)
     snapshots: dict[int, StackedMLP] = field(default_factory=dict)
 

@@ -29,8 +29,6 @@ class Group:
     Args:
         index: which replicas of the whole run these are; the result is written there.
         seeds, problem, model, method, optimizer: theirs alone.
-        result: of the whole run.
-        selection: see `train_stacked`.
     """
 
     def __init__(
@@ -108,7 +106,6 @@ class Group:
             self._grow()
 
     def _note(self, epoch: int, row: dict[str, Tensor]) -> None:
-        """Writes the numbers of an epoch."""
         result = self.result
         for name, values in row.items() if result.epochs else ():
             if name not in result.curves:
@@ -117,7 +114,6 @@ class Group:
             result.curves[name][self.index[self.alive], epoch - 1] = values[self.alive]
 
     def _put(self, where: StackedMLP, chosen: Tensor) -> None:
-        """Writes the weights of the replicas in a mask."""
         if bool(chosen.any()):
             where.put(self.index[chosen], self.model.take(chosen.nonzero()[:, 0]))
 
@@ -184,12 +180,10 @@ def train_stacked(
     """Trains one replica per seed.
 
     Args:
-        problem: the data, shared or per replica.
         methods: one for all, or one per replica; these may differ in numbers only (`StackedMethod.of`).
         seeds: of weights, batches and noise, one per replica.
         optim: one for all, or one per replica; these may differ in lr, weight_decay and clip.
         epochs, batch_size: the last batch of an epoch may be smaller.
-        hidden: units of the hidden layers.
         selection: keep the last weights, or those that were best on the held-out set: by accuracy, then by likelihood,
             the earlier of equals.
         report: keep the numbers of every epoch, for which the held-out set is measured.
@@ -238,13 +232,10 @@ HIDDEN = (128,)
 def train_configs(
     configs: Sequence[RunConfig], problems: Sequence[Problem], *, progress: Progress | None = None
 ) -> StackedResult:
-    """Trains one replica per config.
+    """Trains one replica per config on its data, as `prepare` gives it.
 
-    Args:
-        configs: that can be stacked (`why_not`); they may differ in seed, data, the numbers of the method, and lr,
-            weight_decay and clip.
-        problems: their data, as `prepare` gives it.
-        progress: see `train_stacked`.
+    They must be such that can be stacked (`why_not`), and may differ in seed, data, the numbers of the method, and lr,
+    weight_decay and clip.
     """
     first = configs[0]
     return train_stacked(
