@@ -138,12 +138,6 @@ def test_narrow_networks_are_not_joined_on_a_gpu(width: int, joins: bool, monkey
         joined._check_joinable(singles)
 
 
-@pytest.mark.parametrize(("conv", "channels"), [(nn.Conv2d(8, 32, 3), 8), (nn.Conv2d(32, 8, 3), 8),
-                                                 (first_conv.FirstConv2d(3, 32, 3), 32)])  # fmt: skip
-def test_the_narrower_side_of_a_layer_counts(conv: nn.Conv2d, channels: int) -> None:
-    assert joined._channels(conv) == channels
-
-
 def _parts(grad: torch.Tensor | None) -> list[torch.Tensor]:
     """Each network's, of a gradient that lies as they do: one after the other."""
     return list(grad.chunk(RUNS))

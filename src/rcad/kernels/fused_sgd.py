@@ -30,16 +30,13 @@ Gradients = list[Tensor | None]
 class Run:
     """One run's share of the work.
 
-    Args:
-        optimizer: holds the settings and the momentum, and is kept as if it had stepped itself; but weights that never
-            had a gradient have momentum as well, of zeros, which to an optimizer is the same.
-        weights: the parameters, in fp32.
-        leaves: where the passes find each weight: its bf16 copy, or the weight itself.
+    Its optimizer holds the settings and the momentum, and is kept as if it had stepped itself; but weights that never
+    had a gradient have momentum as well, of zeros, which to an optimizer is the same.
     """
 
     optimizer: torch.optim.Optimizer
-    weights: Sequence[nn.Parameter]
-    leaves: Sequence[Tensor]
+    weights: Sequence[nn.Parameter]  # in fp32
+    leaves: Sequence[Tensor]  # where the passes find each weight: its bf16 copy, or the weight itself
 
 
 def suits(run: Run) -> bool:
@@ -78,41 +75,27 @@ class ClippedSGD:
         self._unfilled: list[tuple[Tensor, Tensor]] = []
 
     def step(self, passes: Sequence[Sequence[Gradients]]) -> None:
-        """Updates weights, momentum and bf16 copies from the sum of these passes' gradients.
+        """Updates weights, momentum and bf16 copies from the sum of these passes' gradients of every run.
 
         Before a capture, `make_room` must be called; after it, and before the first replay, `settle`.
-
-        Args:
-            passes: for each pass the gradients of every run.
         """
         from rcad.kernels import fused_sgd_triton as kernels
 
         flat = [[grad for grads in runs for grad in grads] for runs in passes]
         chosen = [i for i in range(len(self._weights)) if any(grads[i] is not None for grads in flat)]
         found = [[_like(grads[i], self._leaves[i]) for i in chosen] for grads in flat]
-        table = self._table(chosen, found)
-        chunks = self._sent(
-            _chunks([self._weights[i].numel() for i in chosen], [self._owners[i] for i in chosen]), CHUNKS
-        )
+        table, sizes_of = self._table(chosen, found), [self._weights[i].numel() for i in chosen]
+        chunks = self._sent(_chunks(sizes_of, [self._owners[i] for i in chosen]), CHUNKS)
         group, count = self._runs[0].optimizer.param_groups[0], len(chunks)
         sizes: dict[str, Any] = {"COUNT": count, "WIDTH": table.shape[1], "PASSES": len(passes), "BLOCK": BLOCK}
         sizes["num_warps"], grid = WARPS, (min(count, PROGRAMS),)
         partial = torch.empty(count, device=table.device)
         if self._limit is not None:
             kernels.squared_length[grid](table, chunks, partial, **sizes)
-            kernels.divisor_of[(len(self._runs),)](
-                partial, chunks, self._divisors, self._limit, COUNT=count, BLOCK=1024
-            )
-        kernels.update[grid](
-            table,
-            chunks,
-            group["lr"],
-            self._divisors,
-            group["weight_decay"],
-            group["momentum"],
-            NESTEROV=group["nesterov"],
-            **sizes,
-        )
+            runs = (len(self._runs),)
+            kernels.divisor_of[runs](partial, chunks, self._divisors, self._limit, COUNT=count, BLOCK=1024)
+        settings = group["weight_decay"], group["momentum"]
+        kernels.update[grid](table, chunks, group["lr"], self._divisors, *settings, NESTEROV=group["nesterov"], **sizes)
 
     def make_room(self, passes: int) -> None:
         """Memory for the tables of a capture, outside the graph's own, which its earlier kernels write to as well."""

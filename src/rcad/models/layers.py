@@ -34,14 +34,7 @@ class Model(nn.Module):
         self.normalize = Normalize((0.0,) * channels, (1.0,) * channels) if channels else nn.Identity()
 
     def features(self, x: Tensor) -> Tensor:
-        """Embed a batch.
-
-        Args:
-            x: images (B, C, H, W) in [0, 1], or features (B, D).
-
-        Returns:
-            (B, F) with F = `num_features`.
-        """
+        """Images (B, C, H, W) in [0, 1], or features (B, D) -> (B, F) with F = `num_features`."""
         raise NotImplementedError
 
     def head(self, features: Tensor) -> Tensor:
@@ -59,11 +52,7 @@ class Normalize(nn.Module):
     Both are saved with the weights: a checkpoint carries the scale that it was trained with.
 
     Args:
-        mean: one number a channel, in the unit of x (pixels in [0, 1]).
-        std: one positive number a channel.
-
-    Shape:
-        (B, C, H, W) -> the same.
+        mean, std: one number a channel, in the unit of x (pixels in [0, 1]).
     """
 
     mean: Tensor
@@ -89,9 +78,6 @@ class Affine(nn.Module):
 
     Both enter times sqrt(0.1), which is a tenth of the learning rate for them under SGD: Fixup's rule, kept here
     so that no optimizer needs to know it. Weight decay pulls the factor towards one.
-
-    Shape:
-        (B, C, H, W) -> the same.
     """
 
     def __init__(self, channels: int) -> None:

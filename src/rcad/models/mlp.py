@@ -21,18 +21,10 @@ class MLP(Model):
         in_shape: (D,) for features, which should be standardised; (C, H, W) for images, which are flattened.
         hidden: units of each hidden layer; () is a linear model.
         dropout: probability in [0, 1) after each hidden layer.
-
-    Shape:
-        (B, *in_shape) -> (B, num_outputs).
     """
 
     def __init__(
-        self,
-        *,
-        num_outputs: int,
-        in_shape: Sequence[int],
-        hidden: Sequence[int] = (128,),
-        dropout: float = 0.0,
+        self, *, num_outputs: int, in_shape: Sequence[int], hidden: Sequence[int] = (128,), dropout: float = 0.0
     ) -> None:
         super().__init__(in_shape[0] if len(in_shape) == 3 else None)
         sizes = (math.prod(in_shape), *hidden)

@@ -25,13 +25,8 @@ class TimmModel(Model):
 
     Args:
         name: timm's name, e.g. "convnext_tiny".
-        num_outputs: size of the output.
-        in_shape: (C, H, W) of the images.
         dropout: timm's drop_rate, before the head; none keeps timm's own.
         pretrained: with the weights that timm fetches for the name, a new head where they have other outputs.
-
-    Shape:
-        (B, C, H, W) in [0, 1] -> (B, num_outputs).
     """
 
     def __init__(
