@@ -91,7 +91,7 @@ class Criterion:
     def _planned(
         self, model: Model, x: Inputs, y: Tensor, step: int | None, options: Mapping[str, Any]
     ) -> tuple[Plan, list[View]]:
-        """The passes of this step and the views that they look at, with alpha measured where that is due."""
+        """The passes of this step and their views, with alpha measured where that is due."""
         number = self._counter.next(step)
         if self._gauge.busy:
             self.loss = self._gauge.look(model, x, y, number, options)
@@ -164,7 +164,6 @@ class Criterion:
             raise
 
     def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View]) -> Losses:
-        """The passes run backward: one by one where they can be, else in one graph."""
         reason = refusal(plan, views)
         if reason is None:
             own_backward = third_backward(plan, views, scaled=passes.scale is not None)
@@ -234,8 +233,8 @@ class RCAD(Criterion):
         weight = weight_for(lam, real=isinstance(likelihood, Gaussian))
         where = GradientStep(alpha, norm, bounds, mean, std, steps, loss=direction)
         terms = (Term("nll"), Term("rcad", measure, weight, where, every))
-        options = {"input_key": input_key, "mask_key": mask_key}
-        super().__init__(likelihood, terms, units=units, checks=checks, output=output, watch=True, **options)
+        keys = {"input_key": input_key, "mask_key": mask_key}
+        super().__init__(likelihood, terms, **keys, units=units, checks=checks, output=output, watch=True)
         self._alpha, self.lam = alpha, weight
 
     @property

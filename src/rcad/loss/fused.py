@@ -42,11 +42,9 @@ def refusal(plan: Plan, views: Sequence[View]) -> str | None:
 
 def third_backward(plan: Plan, views: Sequence[View], *, scaled: bool = False) -> str | None:
     """Why the clean backward of some view does not give the directions, so that they need one of their own."""
-    for look, view in zip(plan.looks, views, strict=True):
-        reason = look.why_apart(weighted=view.weight is not None, scaled=scaled)
-        if reason:
-            return reason
-    return None
+    pairs = zip(plan.looks, views, strict=True)
+    reasons = (look.why_apart(weighted=view.weight is not None, scaled=scaled) for look, view in pairs)
+    return next(filter(None, reasons), None)
 
 
 def goes_back_twice(plan: Plan) -> bool:
@@ -59,22 +57,14 @@ class BackwardStep:
     """The passes of one batch run backward, which adds the gradients of the total to `.grad`.
 
     A pass is a method, so that what its graph keeps by other means than saved tensors goes with its output.
-
-    Args:
-        likelihood: what the output means.
-        scale: what a GradScaler does to a loss before it is run backward.
-        divide: the number of batches whose gradients are accumulated.
-        generator: where random numbers come from.
-        after_pass: called after each backward, e.g. to take the gradients away.
-        runs: how many runs' examples alternate in the batch.
     """
 
     likelihood: Likelihood
-    scale: Scale | None = None
-    divide: float = 1.0
-    generator: Source | None = None
-    after_pass: Callable[[], None] | None = None
-    runs: int = 1
+    scale: Scale | None  # what a GradScaler does to a loss before it is run backward
+    divide: float  # the number of batches whose gradients are accumulated
+    generator: Source | None
+    after_pass: Callable[[], None] | None  # called after each backward, e.g. to take the gradients away
+    runs: int  # how many runs' examples alternate in the batch
     passes_left: int = field(default=0, init=False)
     reentrant: bool = field(default=False, init=False)
     blind: bool = field(default=False, init=False)  # a pass was made at an input that needs no gradient

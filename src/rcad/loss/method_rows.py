@@ -139,19 +139,12 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
 
 
 class Changed(NamedTuple):
-    """A parameter whose default changed after runs had been recorded.
+    """A parameter whose default changed after runs had been recorded."""
 
-    Attributes:
-        before: its value in a written row that leaves it out.
-        now: its default.
-        counts: whether the two differ beside these rows.
-        silent: `before` is still left out where it is meant, so that its runs keep their ids.
-    """
-
-    before: Any
-    now: Any
-    counts: Callable[[Rows], bool] = lambda rows: True
-    silent: bool = False
+    before: Any  # its value in a written row that leaves it out
+    now: Any  # its default
+    counts: Callable[[Rows], bool] = lambda rows: True  # whether the two differ beside these rows
+    silent: bool = False  # `before` is still left out where it is meant, so that its runs keep their ids
 
 
 AUTO: Final = "auto"

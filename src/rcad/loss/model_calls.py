@@ -32,9 +32,6 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
 
     In a tuple it is the tensor of floats beside losses (which have no dimension) and other things. Several of one
     shape, such as those of auxiliary heads, leave the first; several of different shapes need a choice.
-
-    Args:
-        choice: which part it is, where the output alone does not tell.
     """
     if choice is not None:
         return _chosen(output, choice)
@@ -134,7 +131,7 @@ _reentrant: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 def reenters(model: Model | Forward, output: Tensor) -> bool:
     """Whether the output of a model, at an input that needs a gradient, went through re-entrant checkpointing.
 
-    Its layers get no gradient unless their input needs one. Looked for once per model, in the graph of an output.
+    Looked for once per model, in the graph of an output.
     """
     if output.grad_fn is None or torch.compiler.is_compiling():
         return False
@@ -168,21 +165,18 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     """
     module = as_module(model)
     layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]
-    switches = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
-    for layer, switch, off, _ in switches:
-        setattr(layer, switch, off)
+    layers = [layer for layer in layers if layer.track_running_stats]
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
+            layer.momentum = 0.0
+        else:
+            layer.track_running_stats = False
     try:
         yield
     finally:
-        for layer, switch, _, before in switches:
-            setattr(layer, switch, before)
-
-
-def _averaging_switch(layer: _NormBase) -> tuple[str, Any, Any]:
-    """The attribute that stops a layer's running averages, its value for that, and its value now."""
-    if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
-        return "momentum", 0.0, layer.momentum
-    return "track_running_stats", False, True
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.track_running_stats, layer.momentum = True, momentum
 
 
 @contextmanager
@@ -244,23 +238,14 @@ MASK_KEY = "attention_mask"
 
 
 class View(NamedTuple):
-    """One batch as the terms see it.
+    """One batch as the terms see it."""
 
-    Attributes:
-        forward: x -> logits.
-        x: the floating-point tensor that terms may perturb, (B, ...).
-        target: hard, soft or real-valued targets.
-        mask: which positions of x may move, (B, T), or None for all.
-        weight: what each example counts, (B,), or None for 1 each.
-        check_always: whether values are read at every batch on the CPU, or at a model's first only.
-    """
-
-    forward: Forward
-    x: Tensor
-    target: Tensor
-    mask: Tensor | None
-    weight: Tensor | None
-    check_always: bool = True
+    forward: Forward  # x -> logits
+    x: Tensor  # the floating-point tensor that terms may perturb, (B, ...)
+    target: Tensor  # hard, soft or real-valued
+    mask: Tensor | None  # which positions of x may move, (B, T); None for all
+    weight: Tensor | None  # what each example counts, (B,); None for 1 each
+    check_always: bool  # whether values are read at every batch on the CPU, or at a model's first only
 
 
 def bind(

@@ -93,11 +93,11 @@ class Loss:
         return views
 
 
+@dataclass
 class StepCounter:
     """Counts the calls, for terms that rest on some of them."""
 
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
     def next(self, step: int | None) -> int:
         """The step given, else how many calls came before this one."""
@@ -169,10 +169,7 @@ def perturbed(
     *,
     reentrant: bool,
 ) -> Tensor:
-    """x' for a term, from the gradient of its direction where it needs one.
-
-    It needs a gradient itself where the model's checkpoints are `reentrant`, see `model_calls.reenters`.
-    """
+    """x' for a term; it needs a gradient itself where the model's checkpoints are `reentrant`."""
     assert term.where is not None
     x_adv = term.where(
         view.forward.inner(), view.x, view.target, likelihood, mask=view.mask, generator=generator, gradient=gradient

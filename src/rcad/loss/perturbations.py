@@ -133,11 +133,10 @@ class Move(Value):
 
     def _limits(self, x: Tensor) -> tuple[Any, Any]:
         assert self.bounds is not None
-        low, high = self.bounds
         if self.std is None or self.mean is None:
-            return low, high
-        mean, std = self._like(self.mean, x), self._like(self.std, x)
-        return (low - mean) / std, (high - mean) / std
+            return self.bounds
+        low, high = ((limit - self._like(self.mean, x)) / self._like(self.std, x) for limit in self.bounds)
+        return low, high
 
 
 Uphill = Callable[[Tensor | None], Tensor]
@@ -222,10 +221,7 @@ class _Travel(Move):
                 return self.direction(input_gradient(model, start, target, loss), mask)
 
         def draw(sample: Callable[..., Tensor]) -> Tensor:
-            def noise(count: int, **options: Any) -> Tensor:
-                return sample((count, *wide.shape[1:]), device=wide.device, dtype=wide.dtype, **options)
-
-            return masked(drawn(noise, len(wide), generator), mask)
+            return masked(drawn(sample, wide.shape, generator, device=wide.device, dtype=wide.dtype), mask)
 
         return self.moved(x, self.travel(uphill, draw))
 
@@ -284,14 +280,9 @@ class RandomStep(_Travel):
 
 @dataclass(frozen=True, repr=False)
 class StepOfEach(_Travel):
-    """The same step with a distance of its own for each of several runs, whose examples alternate in the batch.
+    """The same step with a distance of its own for each of several runs, whose examples alternate in the batch."""
 
-    Args:
-        unit_step: the step of length 1, in the norm "l2".
-        alphas: the distance of each run.
-    """
-
-    unit_step: GradientStep | RandomStep = GradientStep(1.0)
+    unit_step: GradientStep | RandomStep = GradientStep(1.0)  # of length 1, in the norm "l2"
     alphas: tuple[float, ...] = ()
 
     @staticmethod
@@ -308,13 +299,11 @@ class StepOfEach(_Travel):
         return self.unit_step.direction_loss(likelihood)
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        return self._scaled(
-            self.unit_step.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw)
-        )
+        def scaled(step: Tensor) -> Tensor:
+            each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)
+            return (step.view(-1, len(self.alphas), *step.shape[1:]) * each).flatten(0, 1)
 
-    def _scaled(self, step: Tensor) -> Tensor:
-        each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)
-        return (step.view(-1, len(self.alphas), *step.shape[1:]) * each).flatten(0, 1)
+        return scaled(self.unit_step.travel(lambda step: uphill(None if step is None else scaled(step)), draw))
 
 
 @dataclass(frozen=True, repr=False)

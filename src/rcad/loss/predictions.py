@@ -171,12 +171,9 @@ class Binned(NamedTuple):
 
 @dataclass(frozen=True)
 class Reliability:
-    """One entry per bin that holds examples, in ascending confidence.
+    """One entry per bin that holds examples, in ascending confidence, with its mean confidence and accuracy in [0, 1].
 
-    Attributes:
-        lower, upper: the bin's edges; for bins of equal mass the smallest and largest confidence in it.
-        count: how many examples.
-        confidence, accuracy: their means, as fractions.
+    The edges of bins of equal mass are the smallest and largest confidence in them.
     """
 
     lower: tuple[float, ...]
@@ -214,15 +211,9 @@ def reliability(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Kind = "wi
     edges = torch.arange(bins + 1, device=output.device, dtype=torch.float64) / bins
     lower, upper = (edges[:-1], edges[1:]) if kind == "width" else _mass_edges(labelled.confidence, bins)
     columns = {"lower": lower, "upper": upper, **binned._asdict()}
-    rows = [row for row in zip(*fetch(columns, labelled.checks).values(), strict=True) if row[2] > 0]
-    low, high, count, forecast, outcome = zip(*rows, strict=True)
-    return Reliability(
-        low,
-        high,
-        tuple(int(c) for c in count),
-        tuple(f / c for f, c in zip(forecast, count, strict=True)),
-        tuple(o / c for o, c in zip(outcome, count, strict=True)),
-    )
+    found = zip(*fetch(columns, labelled.checks).values(), strict=True)
+    rows = [(low, high, int(n), forecast / n, outcome / n) for low, high, n, forecast, outcome in found if n > 0]
+    return Reliability(*zip(*rows, strict=True))
 
 
 def top_label_error(labelled: Labelled, bins: int, kind: Kind) -> Tensor:

@@ -38,15 +38,12 @@ def nearest_other_class(
     generator: torch.Generator | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """The L2 distance from examples to their nearest one of another class.
+    """The L2 distance from examples to their nearest one of another class, in the units of x.
 
     Args:
         x: all examples (N, ...), uint8 pixels (read as [0, 1]) or floats.
         y: labels (N,).
         sample: for how many examples, drawn at random; all are searched for neighbours. None takes all.
-
-    Returns:
-        one distance per example of the sample, in the units of x.
     """
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(
@@ -127,19 +124,12 @@ def apart(distance: Tensor) -> Tensor:
 
 
 class Along(NamedTuple):
-    """What a model says at one distance along its own adversarial directions.
-
-    Attributes:
-        alpha: the distance.
-        accuracy: share of examples still classified as their label.
-        entropy: mean predictive entropy, in nats.
-        flipped: share of the examples that were right at x and are wrong here.
-    """
+    """What a model says at one distance along its own adversarial directions."""
 
     alpha: float
-    accuracy: float
-    entropy: float
-    flipped: float
+    accuracy: float  # share of examples still classified as their label
+    entropy: float  # mean predictive entropy, in nats
+    flipped: float  # share of the examples that were right at x and are wrong here
 
 
 @torch.no_grad()
@@ -181,12 +171,7 @@ REMEDY = "give alpha a number, e.g. RCAD(alpha=rcad.suggest_alpha(x, y))"
 
 
 class Gauge:
-    """Measures alpha for the terms of a loss that ask for it.
-
-    Args:
-        asked: the loss as the user wrote it.
-        watch: warn where alpha was given and is far below what the first batch says.
-    """
+    """Measures alpha for the terms of a loss that ask for it; `watch` warns where one that was given is far below."""
 
     def __init__(self, asked: Loss, *, watch: bool = False) -> None:
         self.asked = asked
