@@ -98,13 +98,6 @@ def test_compiles_without_a_graph_break(name: str, norm: str | None) -> None:
     torch.testing.assert_close(compiled(x), model(x))
 
 
-@pytest.mark.parametrize("size", [8, 28, 32])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_small_cnn_takes_digits_to_cifar(size: int, channels: int) -> None:
-    model = build("small_cnn", num_outputs=10, in_shape=(channels, size, size), width=4)
-    assert model(torch.rand(2, channels, size, size)).shape == (2, 10)
-
-
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
 def test_a_shortcut_is_a_layer_as_any_other(name: str) -> None:
     """It can be watched and exchanged."""
@@ -117,24 +110,8 @@ def test_a_shortcut_is_a_layer_as_any_other(name: str) -> None:
     ((x_in, x_out),) = seen
     conv, norm = block.downsample
     torch.testing.assert_close(norm(conv(x_in)), x_out)
-
-    class Wrapped(nn.Module):
-        def __init__(self, inner: nn.Module) -> None:
-            super().__init__()
-            self.inner = inner
-
-        def forward(self, x: Tensor) -> Tensor:
-            return 2 * self.inner(x)  # type: ignore[no-any-return]
-
-    block.downsample = Wrapped(block.downsample)
+    block.downsample = nn.Sequential(conv, norm, nn.ReLU())
     assert not torch.allclose(model(x), before)
-    block.downsample = nn.Sequential(*block.downsample.inner, nn.Identity())
-    torch.testing.assert_close(model(x), before)
-
-
-def test_an_mlp_takes_a_table() -> None:
-    assert build("mlp", num_outputs=2, in_shape=(13,), hidden=(50,), dropout=0.1)(torch.randn(7, 13)).shape == (7, 2)
-    assert build("mlp", num_outputs=3, in_shape=(13,), hidden=()).num_features == 13
 
 
 def test_an_mlp_is_linear_layers_with_relu() -> None:
@@ -143,6 +120,7 @@ def test_an_mlp_is_linear_layers_with_relu() -> None:
     a, b, c = (m for m in model.modules() if isinstance(m, nn.Linear))
     by_hand = nn.Sequential(nn.Flatten(), a, nn.ReLU(), b, nn.ReLU(), c)
     torch.testing.assert_close(model(x), by_hand((x - 0.5) / 0.3))
+    assert build("mlp", num_outputs=3, in_shape=(13,), hidden=()).num_features == 13  # a table, and a linear model
 
 
 def test_a_wide_block_activates_before_convolution_and_shortcut() -> None:
@@ -194,13 +172,10 @@ def test_parameter_counts_are_the_published_ones(name: str, outputs: int, size: 
     assert sum(p.numel() for p in model.parameters()) == published
 
 
-def test_group_norm_keeps_the_count_and_takes_32_groups() -> None:
+def test_group_norm_takes_32_groups() -> None:
     with torch.device("meta"):
-        batch = build("resnet18", num_outputs=10, in_shape=(3, 32, 32))
-        group = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
-    assert sum(p.numel() for p in batch.parameters()) == sum(p.numel() for p in group.parameters())
-    groups = {m.num_groups for m in group.modules() if isinstance(m, torch.nn.GroupNorm)}
-    assert groups == {32}
+        model = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
+    assert {m.num_groups for m in model.modules() if isinstance(m, nn.GroupNorm)} == {32}
 
 
 def test_resnet_names_are_torchvision_s() -> None:
@@ -315,21 +290,27 @@ def test_colours_are_summed_for_grey_images(
 OTHER_IMAGES = r"ImageNet's first layer for images above 64 pixels \(--size 224\)$"
 
 
+MISSING = r"'layer2.0.conv1.weight' of a ResNet in .*w.pt, but it is missing; .* \(--model\)"
+SPARSE = "dense tensors of real numbers, but got another kind under 'fc.weight'"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (
-            {"layer2.0.conv1.weight": None},
-            r"'layer2.0.conv1.weight' of a ResNet in .*w.pt, but it is missing; .* \(--model\)",
-        ),
+        ({"layer2.0.conv1.weight": None}, MISSING),
         ({"extra.weight": torch.zeros(1)}, r"but got 'extra.weight' as well"),
         ({"conv1.weight": torch.zeros(8, 3, 3, 3)}, r"'conv1.weight' of shape \(4, 3, 3, 3\).*got \(8, 3, 3, 3\)$"),
         ({"conv1.weight": torch.zeros(4, 3, 7, 7)}, OTHER_IMAGES),
         ({"conv1.weight": torch.zeros(4, 1, 3, 3)}, r"the file's network takes images of 1 channels$"),
         ({"fc.weight": torch.zeros(())}, r"of shape \(3, .*, but got \(\)"),
+        ({"fc.weight": 3}, "but got int under 'fc.weight'"),
+        ({3: torch.zeros(2)}, "but got Tensor under 3"),
+        ({"fc.weight": torch.zeros(2, 2).to_sparse()}, SPARSE),
+        ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, SPARSE),
+        ({"fc.weight": torch.zeros(2, device="meta")}, SPARSE),
     ],
 )
-def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: dict[Any, Any], message: str) -> None:
     content = {key: value for key, value in {**state(net(1)), **changes}.items() if value is not None}
     torch.save(content, tmp_path / "w.pt")
     target = net(2)
@@ -384,18 +365,7 @@ def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes, error
         load_weights(net(1), tmp_path / "x.pt")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([1, 2], "but got list"),
-        ({"fc.weight": 3}, "but got int under 'fc.weight'"),
-        ({3: torch.zeros(2)}, "but got Tensor under 3"),
-        ({"fc.weight": torch.zeros(2, 2).to_sparse()}, "dense tensors of real numbers, but got another kind under 'fc"),
-        ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, "another kind under 'fc.weight'"),
-        ({"fc.weight": torch.zeros(2, device="meta")}, "another kind under 'fc.weight'"),
-    ],
-)
-def test_files_that_hold_something_else(tmp_path: Path, content: Any, message: str) -> None:
-    torch.save(content, tmp_path / "w.pt")
-    with pytest.raises(InputError, match=message):
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    torch.save([1, 2], tmp_path / "w.pt")
+    with one_line("but got list"):
         load_weights(net(1), tmp_path / "w.pt")
