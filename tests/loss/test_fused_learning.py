@@ -16,6 +16,7 @@ from fused_cases import (
     RCAD,
     SINGLE,
     STEP,
+    Case,
     LoudScaler,
     assert_equal_steps,
     batch,
@@ -110,23 +111,18 @@ def test_learned_leaves_need_no_common_graph() -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
+TWO_VIEWS = Case((Term("adv", where=STEP), Term("raw", where=STEP, view="raw")))
+
+
 @pytest.mark.filterwarnings("ignore:no parameter of the model")
-@pytest.mark.parametrize("name", SINGLE)
-def test_a_model_that_cannot_learn_is_named_unless_x_learns(name: str) -> None:
-    case, (x, y, _), frozen = CASES[name], batch(), deep_norm_net().requires_grad_(False)
-    with pytest.raises(InputError, match="expected parameters that require a gradient"):
+@pytest.mark.parametrize("case", [*SINGLE.values(), TWO_VIEWS], ids=[*SINGLE, "views that share a graph"])
+def test_a_model_that_cannot_learn_is_named_unless_x_learns(case: Case) -> None:
+    (x, y, _), frozen = batch(), deep_norm_net().requires_grad_(False)
+    refused = pytest.raises(InputError, match="expected parameters that require a gradient")
+    with refused:
         take(True, case, frozen, x, y)
     shift = torch.zeros(3, 1, 1, dtype=torch.float64, requires_grad=True)
     clean = any(term.where is None for term in case.terms)
-    with nullcontext() if clean else pytest.raises(InputError, match="expected parameters that require a gradient"):
+    with nullcontext() if clean else refused:
         take(True, case, frozen, x + shift, y)
     assert (shift.grad is not None) == clean
-
-
-@pytest.mark.filterwarnings("ignore:no parameter of the model")
-def test_a_model_that_cannot_learn_is_named_where_views_share_a_graph() -> None:
-    x, y, _ = batch()
-    terms = (Term("adv", where=STEP), Term("raw", where=STEP, view="raw"))
-    learned = x + torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    with pytest.raises(InputError, match="expected parameters that require a gradient"):
-        Criterion(terms=terms).backward(deep_norm_net().requires_grad_(False), learned, y)

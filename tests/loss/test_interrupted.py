@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import multiprocessing
 import threading
 from collections.abc import Callable
@@ -67,22 +66,22 @@ def state(net: Net) -> dict[str, Any]:
 @pytest.mark.parametrize("accumulated", [False, True])
 @pytest.mark.parametrize("name", CRITERIA)
 def test_no_half_step_is_left(name: str, accumulated: bool, error: type[BaseException]) -> None:
-    x, y = batch()
     failed = 0
     for fails in (f"{way} {number}" for number in (1, 2, 3) for way in ("forward", "backward")):
-        net, criterion = Net(), CRITERIA[name]()
+        net, criterion, (x, y) = Net(), CRITERIA[name](), batch()
+        learned = [*net.parameters(), x.requires_grad_()]
         net.norm.eval()
         if accumulated:
             criterion.backward(net, x, y)
-        before = [None if one.grad is None else one.grad.clone() for one in net.parameters()]
-        held, modes, calls = [one.grad for one in net.parameters()], state(net), criterion._counter.value
+        before = [None if one.grad is None else one.grad.clone() for one in learned]
+        held, modes, calls = [one.grad for one in learned], state(net), criterion._counter.value
         net.passes, net.fails, net.error = 0, fails, error
         random = torch.get_rng_state()
         try:
             criterion.backward(net, x, y, generator=torch.Generator().manual_seed(0))
         except error:
             failed += 1
-            for one, gradient, was in zip(net.parameters(), before, held, strict=True):
+            for one, gradient, was in zip(learned, before, held, strict=True):
                 assert one.grad is was
                 assert (gradient is None) == (one.grad is None)
                 assert gradient is None or torch.equal(one.grad, gradient)  # type: ignore[arg-type]
@@ -90,38 +89,6 @@ def test_no_half_step_is_left(name: str, accumulated: bool, error: type[BaseExce
         assert state(net) == modes
         assert torch.equal(torch.get_rng_state(), random)
     assert failed >= 2
-
-
-def test_a_batch_after_a_failed_one_is_as_if_it_had_not_been() -> None:
-    x, y = batch()
-    nets = Net(), Net()
-    for net, fails in zip(nets, ("forward 2", ""), strict=True):
-        criterion = RCAD(0.5, 0.1)
-        criterion.backward(net, x, y, accumulate=2)
-        if fails:
-            averages = copy.deepcopy(net.norm.state_dict())
-            net.passes, net.fails = 0, fails
-            with pytest.raises(KeyboardInterrupt):
-                criterion.backward(net, x, y, accumulate=2)
-            net.fails = ""
-            net.norm.load_state_dict(averages)  # the clean pass had seen the batch, as any forward does
-        criterion.backward(net, x, y, accumulate=2)
-    for one, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        assert one.grad is not None
-        assert other.grad is not None
-        assert torch.equal(one.grad, other.grad)
-
-
-def test_a_learned_input_keeps_its_gradient_too() -> None:
-    x, y = batch()
-    prompt = x.clone().requires_grad_()
-    net = Net()
-    RCAD(0.5, 0.1).backward(net, prompt, y)
-    before = prompt.grad.clone()
-    net.passes, net.fails = 0, "forward 2"
-    with pytest.raises(KeyboardInterrupt):
-        RCAD(0.5, 0.1).backward(net, prompt, y)
-    assert torch.equal(prompt.grad, before)
 
 
 def trained(seed: int, net: Net | None = None) -> list[Tensor]:
