@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from one_line import one_line
-from rcad import Categorical, GradientStep, Objective, ProjectedAscent, RandomStep, Term
+from rcad import Categorical, Criterion, GradientStep, Objective, ProjectedAscent, RandomStep, Term
 from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
 
 RCAD_TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
@@ -76,9 +76,8 @@ def test_a_mapping_is_perturbed_where_its_one_float_is() -> None:
     losses = Objective(model, terms=RCAD_TERMS)(inputs, y)
     x, mask = inputs["inputs_embeds"].detach(), inputs["attention_mask"]
     moved = GradientStep(0.5)(lambda e: model(e, mask), x, y, mask=mask)
-    torch.testing.assert_close(
-        losses.parts["rcad"], -Categorical().entropy(model(moved, mask)["logits"]).mean().detach()
-    )
+    expected = -Categorical().entropy(model(moved, mask)["logits"]).mean().detach()
+    torch.testing.assert_close(losses.parts["rcad"], expected)
     assert torch.equal(moved[mask == 0], x[mask == 0])
     losses.total.backward()
     assert model.embedding.weight.grad.abs().sum() > 0
@@ -92,21 +91,11 @@ def test_keys_may_be_named() -> None:
     torch.testing.assert_close(named(inputs, y).total, plain(inputs, y).total)
 
 
-class Captioned(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = smooth_net()
-
-    def forward(self, pixel_values: Tensor, attention_mask: Tensor) -> Tensor:
-        output: Tensor = self.net(pixel_values)
-        return output
-
-
 def test_a_text_s_mask_does_not_touch_an_image() -> None:
-    x, y = images()
+    (x, y), net = images(), smooth_net()
     inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
-    both = Objective(Captioned(), terms=RCAD_TERMS)(inputs, y)
-    torch.testing.assert_close(both.total, Objective(smooth_net(), terms=RCAD_TERMS)(x, y).total)
+    both = Criterion(terms=RCAD_TERMS)(lambda pixel_values, attention_mask: net(pixel_values), inputs, y)
+    torch.testing.assert_close(both, Objective(net, terms=RCAD_TERMS)(x, y).total)
 
 
 def test_no_grad_gives_the_value_without_a_graph() -> None:
@@ -144,7 +133,7 @@ def test_every_counts_the_calls_unless_told_the_step() -> None:
 
 
 WRONG: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
-    "x holds NaN or inf": lambda x, y: (x.index_fill(0, torch.tensor([1]), float("nan")), y),
+    "expected finite inputs": lambda x, y: (x.index_fill(0, torch.tensor([1]), float("nan")), y),
     "but x holds NaN or inf": lambda x, y: (x / 0, y),
     "expected a floating-point input to perturb, but got torch.uint8": lambda x, y: ((x * 255).byte(), y),
     "at least one example": lambda x, y: (x[:0], y[:0]),

@@ -60,9 +60,7 @@ def test_gaussian_direction_against_central_differences() -> None:
 def test_x_moves_by_alpha_and_no_further(where: Any) -> None:
     x, y = images()
     moved = where(smooth_net(), x, y)
-    assert moved.shape == x.shape
-    assert moved.dtype == x.dtype
-    assert not moved.requires_grad
+    assert (moved.shape, moved.dtype, moved.requires_grad) == (x.shape, x.dtype, False)
     step = moved - x
     size = length(step) if where.norm == "l2" else step.flatten(1).abs().amax(1)
     if where.norm == "raw":
@@ -76,11 +74,9 @@ def test_x_moves_by_alpha_and_no_further(where: Any) -> None:
 
 def test_the_loss_rises_along_the_way_and_more_steps_climb_higher() -> None:
     net, (x, y) = smooth_net(), images(64)
-    value = [Categorical().nll(net(p), y).mean().item() for p in (x, GradientStep(2.0)(net, x, y))]
-    several = Categorical().nll(net(GradientStep(2.0, steps=8)(net, x, y)), y).mean().item()
-    ascent = Categorical().nll(net(ProjectedAscent(2.0, steps=20)(net, x, y)), y).mean().item()
-    assert value[0] < value[1] < several
-    assert value[1] < ascent
+    ways = GradientStep(0.0), GradientStep(2.0), GradientStep(2.0, steps=8), ProjectedAscent(2.0, steps=20)
+    still, once, several, ascent = (Categorical().nll(net(way(net, x, y)), y).mean().item() for way in ways)
+    assert still < once < min(several, ascent)
 
 
 def test_the_direction_does_not_depend_on_the_batch() -> None:

@@ -104,10 +104,6 @@ def test_nothing_is_checked_so_that_a_diverged_run_is_seen() -> None:
     assert math.isnan(scores(broken, torch.zeros(3, dtype=torch.long), None)["brier"])
 
 
-def probabilities(output: Tensor) -> list[list[float]]:
-    return output.double().softmax(1).tolist()
-
-
 def gap(rows: list[tuple[float, float]]) -> float:
     """|sum of outcomes - sum of forecasts| of one bin."""
     return abs(sum(outcome for _, outcome in rows) - sum(forecast for forecast, _ in rows))
@@ -137,15 +133,15 @@ def in_mass_bins(rows: list[tuple[float, float]], bins: int) -> float:
 @pytest.mark.parametrize("case", CASES)
 def test_loops_give_the_same(case: str, bins: int) -> None:
     output, y = CASES[case]
-    p, labels, predicted = probabilities(output), y.tolist(), output.argmax(1).tolist()
+    p, labels, predicted = output.double().softmax(1).tolist(), y.tolist(), output.argmax(1).tolist()
     top = [(max(row), float(guess == label)) for row, guess, label in zip(p, predicted, labels, strict=True)]
     assert ece(output, y, bins=bins) == pytest.approx(in_width_bins(top, bins), abs=1e-12)
     assert ece(output, y, bins=bins, kind="mass") == pytest.approx(in_mass_bins(top, bins), abs=1e-12)
     if bins <= 15 and len(p[0]) <= 7:
-        columns = [
-            [(row[k], float(label == k)) for row, label in zip(p, labels, strict=True)] for k in range(len(p[0]))
-        ]
-        by_class = sum(in_width_bins(column, bins) for column in columns) / len(columns)
+        by_class = 0.0
+        for k in range(len(p[0])):
+            column = [(row[k], float(label == k)) for row, label in zip(p, labels, strict=True)]
+            by_class += in_width_bins(column, bins) / len(p[0])
         assert ece(output, y, bins=bins, kind="classwise") == pytest.approx(by_class, abs=1e-12)
 
 
@@ -165,20 +161,10 @@ def test_torchmetrics_gives_the_same(case: str, bins: int) -> None:
 
 
 def test_bins_are_closed_on_the_right() -> None:
-    p = torch.tensor([0.0, 1e-300, 1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15, 1.0]).double()
-    p[2:7] = torch.tensor([1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15], dtype=torch.float64)
+    edges = [0.0, 1e-300, 1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15, 1.0]
+    p = torch.tensor(edges, dtype=torch.float64)
     assert width_bins(p, 15).tolist() == [0, 0, 0, 1, 6, 7, 13, 14]
     assert width_bins(p, 1).tolist() == [0] * 8
-
-
-def test_a_curve_by_hand() -> None:
-    p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6]], dtype=torch.float64)
-    curve = reliability(p.log(), torch.tensor([0, 1, 1, 0]), bins=5)  # 0.6 wrong; 0.7 right, 0.8 wrong; 0.9 right
-    assert curve.lower == pytest.approx((0.4, 0.6, 0.8))
-    assert curve.upper == pytest.approx((0.6, 0.8, 1.0))
-    assert curve.count == (1, 2, 1)
-    assert curve.confidence == pytest.approx((0.6, 0.75, 0.9))
-    assert curve.accuracy == pytest.approx((0, 0.5, 1))
 
 
 @pytest.mark.parametrize("kind", ["width", "mass"])
@@ -193,17 +179,14 @@ def test_the_curve_holds_every_example_and_gives_the_error(case: str, bins: int,
     assert sum(gaps) / len(y) == pytest.approx(ece(output, y, bins=bins, kind=kind), abs=1e-12)
     for low, high, mean in zip(curve.lower, curve.upper, curve.confidence, strict=True):
         assert low - 1e-12 <= mean <= high + 1e-12
-    if kind == "mass":
-        assert max(curve.count) - min(curve.count) <= 1
-        confidence = output.double().softmax(1).amax(1)
-        assert (curve.lower[0], curve.upper[-1]) == (confidence.min().item(), confidence.max().item())
+    assert kind == "width" or max(curve.count) - min(curve.count) <= 1
 
 
 @pytest.mark.parametrize("bins", [1, 7, 299, 300, 307])
 def test_bins_of_equal_mass_end_at_their_own_examples(bins: int) -> None:
     output, y = CASES["random"]
     filled: list[list[float]] = [[] for _ in range(bins)]
-    for place, confidence in enumerate(sorted(max(row) for row in probabilities(output))):
+    for place, confidence in enumerate(output.double().softmax(1).amax(1).sort().values.tolist()):
         filled[place * bins // 300].append(confidence)
     curve = reliability(output, y, bins=bins, kind="mass")
     assert curve.lower == tuple(min(held) for held in filled if held)

@@ -27,9 +27,8 @@ def test_losses_print_their_numbers_and_not_every_logit() -> None:
     shown = losses._repr_html_()
     assert shown.startswith(f"<table><tr><th>total</th><td>{losses.total:.4g}</td></tr><tr><th>nll</th>")
     assert "<tr><th>output</th><td>a tensor of shape (6, 4)</td></tr>" in shown
-    assert (
-        repr(losses) == f"Losses(total: {losses.total:.4g}, nll: {losses.total:.4g}, output: a tensor of shape (6, 4))"
-    )
+    total = f"{losses.total:.4g}"
+    assert repr(losses) == f"Losses(total: {total}, nll: {total}, output: a tensor of shape (6, 4))"
     assert "several 1.5, 2.5" in Losses(torch.tensor([1.5, 2.5]), {}, None)._repr_html_().replace("<td>", "several ")
 
 
