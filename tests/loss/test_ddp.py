@@ -62,10 +62,6 @@ def backward(model: Any, x: Tensor, y: Tensor, part: slice, terms: Any = TERMS, 
     Criterion(terms=terms).backward(model, x[part], y[part], **options)
 
 
-def weighted(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
-    backward(model, x, y, part, weight=WEIGHT[part])
-
-
 def smoothed(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
     terms = (NLL, RCAD, Term("adv", weight=0.5, where=PLAIN), Term("raw", view="raw"))
     Criterion(Categorical(0.2), terms).backward(model, x[part], y[part], raw=x[part] / 2)
@@ -94,7 +90,7 @@ ADVERSARIAL = (Term("adv", where=STEP), Term("moved", where=RandomStep(0.0)))
 Step = Callable[[Any, Tensor, Tensor, slice], None]
 STEPS: dict[str, tuple[Step, Callable[[], nn.Module]]] = {
     "rcad": (backward, smooth_net),
-    "sample weights": (weighted, smooth_net),
+    "sample weights": (lambda *call: backward(*call, weight=WEIGHT[call[-1]]), smooth_net),
     "adversarial": (lambda *call: backward(*call, terms=ADVERSARIAL[:1]), smooth_net),
     "two moved terms": (lambda *call: backward(*call, terms=ADVERSARIAL), smooth_net),
     "two directions and views": (smoothed, smooth_net),

@@ -83,12 +83,10 @@ def test_graphs_are_kept_only_for_a_backward_that_follows(
 
     monkeypatch.setattr(torch.autograd, "grad", spy)
     x, y, _ = batch()
-    take(True, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
-    assert calls == kept
-    calls.clear()
-    take(False, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
-    assert calls == (kept or [True])
-    calls.clear()
+    for fused in (True, False):
+        calls.clear()
+        take(fused, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
+        assert calls == (kept if fused else kept or [True])
     with torch.no_grad():
         Criterion(CASES[name].likelihood, CASES[name].terms).losses(deep_norm_net(), x, y)
     assert calls[-1:] == [False]

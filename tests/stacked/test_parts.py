@@ -52,8 +52,6 @@ def test_taking_and_putting_replicas() -> None:
     stack.put(torch.tensor([0, 2]), part)
     assert torch.equal(stack.replica(2)["fc.bias"], part.replica(1)["fc.bias"])
     assert torch.equal(stack.replica(3)["fc.bias"], part.replica(0)["fc.bias"])
-    spread = Layout(2, SIZES).views(Layout(2, SIZES).spread(torch.tensor([1.0, 2.0])))
-    assert all((view[0] == 1).all() and (view[1] == 2).all() for view in spread)
 
 
 def test_passes_are_autograd_s() -> None:
@@ -130,10 +128,8 @@ def test_what_cannot_be_is_said(call: Callable[[], object], words: str) -> None:
 
 
 def test_numbers_are_read_from_the_methods() -> None:
-    stack = StackedMethod.of(
-        [compose(label_smoothing(e), rcad(a, b)) for e, a, b in ((0.1, 2, 3), (0, 4, 0))], Categorical(), LIKE
-    )
-    assert stack.likelihood.smoothing is not None
+    methods = [compose(label_smoothing(e), rcad(a, b)) for e, a, b in ((0.1, 2, 3), (0, 4, 0))]
+    stack = StackedMethod.of(methods, Categorical(), LIKE)
     assert torch.allclose(stack.likelihood.smoothing, torch.tensor([0.1, 0.0]))
     assert stack.terms[1].alpha.tolist() == [2, 4]
     assert stack.terms[1].weight.tolist() == [3, 0]
@@ -151,12 +147,6 @@ def test_numbers_are_read_from_the_methods() -> None:
     ],
 )
 def test_which_configs_can_be_stacked(model: dict[str, Any], train: dict[str, Any], words: str | None) -> None:
-    config = RunConfig(
-        data=DataConfig(name="boston"),
-        model=ModelConfig(**model),
-        method=(("erm", ()),),
-        optim=OPTIM,
-        train=TrainConfig(epochs=1, batch_size=1, **train),
-    )
-    found = why_not(config)
+    parts = {"model": ModelConfig(**model), "train": TrainConfig(epochs=1, batch_size=1, **train)}
+    found = why_not(RunConfig(data=DataConfig(name="boston"), method=(("erm", ()),), optim=OPTIM, **parts))
     assert found is None if words is None else words in str(found)
