@@ -1,4 +1,4 @@
-"""The parts of the stacked trainer by themselves: passes against autograd, and what is refused."""
+"""The parts of the stacked trainer by themselves: gradients against autograd, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,20 +7,31 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from one_line import one_line
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
-from rcad.loss.methods import Method, compose, cutout, erm, label_smoothing, me_ada, rcad, rcad_released, rcad_text
+from rcad.loss.methods import (
+    Method,
+    compose,
+    confidence_penalty,
+    cutout,
+    erm,
+    gaussian,
+    label_smoothing,
+    me_ada,
+    rcad,
+    rcad_released,
+    rcad_text,
+)
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
-from rcad.models.mlp import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import Layout, Passes, StackedMLP
-from rcad.stacked.step import StackedStep
+from rcad.stacked.step import Part, StackedStep, nll_slopes, pulled
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked, why_not
-from rcad.train.task import derived
 
 SIZES = (4, 6, 5, 3)
 OPTIM = OptimConfig(lr=0.1)
@@ -31,53 +42,11 @@ def model(replicas: int = 3) -> StackedMLP:
     return StackedMLP.initial(range(replicas), SIZES, dtype=torch.float64)
 
 
-def test_replicas_begin_as_single_runs_do() -> None:
-    stack = model()
+def test_the_first_weights_leave_the_random_state_alone() -> None:
+    """That they are those of single runs, the training tests say."""
     state = torch.get_rng_state()
-    for r in range(3):
-        torch.manual_seed(derived(r, "weights"))
-        net = MLP(num_outputs=3, in_shape=(4,), hidden=(6, 5)).double()
-        assert all(torch.equal(value, stack.replica(r)[name]) for name, value in net.state_dict().items())
-        x = torch.randn(3, 2, 4, dtype=torch.float64)
-        assert torch.allclose(stack(x)[r], net(x[r]))
-    torch.set_rng_state(state)
     model()
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_taking_and_putting_replicas() -> None:
-    stack = model(4)
-    part = stack.take(torch.tensor([3, 1]))
-    assert torch.equal(part.replica(0)["layers.1.weight"], stack.replica(3)["layers.1.weight"])
-    stack.put(torch.tensor([0, 2]), part)
-    assert torch.equal(stack.replica(2)["fc.bias"], part.replica(1)["fc.bias"])
-    assert torch.equal(stack.replica(3)["fc.bias"], part.replica(0)["fc.bias"])
-
-
-def test_passes_are_autograd_s() -> None:
-    stack = model()
-    stack.flat.requires_grad_(True)
-    tracked = StackedMLP(stack.layout, stack.flat)
-    draw = torch.Generator().manual_seed(1)
-    xs = [torch.randn(3, 7, 4, generator=draw, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    pulls = [torch.randn(3, 7, 3, generator=draw, dtype=torch.float64) for _ in range(2)]
-    loss = sum((tracked(x) * pull).sum() for x, pull in zip(xs, pulls, strict=True))
-    expected = torch.autograd.grad(loss, [stack.flat, *xs])
-    gradient = torch.full_like(stack.flat, float("nan")).detach()  # what an earlier step left must not matter
-    passes = Passes(StackedMLP(stack.layout, stack.flat.detach()), gradient, 7)
-    for _ in range(2):
-        passes.start()
-        found = []
-        for x, pull in zip(xs, pulls, strict=True):
-            assert torch.allclose(passes.forward(x.detach()), tracked(x))
-            uphill = passes.backward(pull, inputs=True)
-            found.append(uphill.clone())
-        assert torch.allclose(gradient, expected[0])
-        assert all(torch.allclose(a, b) for a, b in zip(found, expected[1:], strict=True))
-    before = gradient.clone()
-    passes.forward(xs[0].detach())
-    assert passes.backward(pulls[0], weights=False) is None
-    assert torch.equal(gradient, before)
 
 
 def test_a_weight_changes_no_direction() -> None:
@@ -127,16 +96,6 @@ def test_what_cannot_be_is_said(call: Callable[[], object], words: str) -> None:
         call()
 
 
-def test_numbers_are_read_from_the_methods() -> None:
-    methods = [compose(label_smoothing(e), rcad(a, b)) for e, a, b in ((0.1, 2, 3), (0, 4, 0))]
-    stack = StackedMethod.of(methods, Categorical(), LIKE)
-    assert torch.allclose(stack.likelihood.smoothing, torch.tensor([0.1, 0.0]))
-    assert stack.terms[1].alpha.tolist() == [2, 4]
-    assert stack.terms[1].weight.tolist() == [3, 0]
-    assert stack.terms[0].likelihood is stack.likelihood
-    assert len(StackedMethod.of([rcad(lam=0.0)] * 2, Gaussian(), LIKE).terms) == 1
-
-
 @pytest.mark.parametrize(
     ("model", "train", "words"),
     [
@@ -150,3 +109,63 @@ def test_which_configs_can_be_stacked(model: dict[str, Any], train: dict[str, An
     parts = {"model": ModelConfig(**model), "train": TrainConfig(epochs=1, batch_size=1, **train)}
     found = why_not(RunConfig(data=DataConfig(name="boston"), method=(("erm", ()),), optim=OPTIM, **parts))
     assert found is None if words is None else words in str(found)
+
+
+REPLICAS, BATCH = 3, 7
+TASKS = {
+    "labels": Method(),
+    "reals": gaussian(cap=0.3),
+    "uncapped": gaussian(cap=None),
+    "smoothed": label_smoothing(eps=0.2),
+    "a cap for each target": gaussian(cap=(0.3,)),
+}
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return 3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def parts(method: Method, replicas: int = REPLICAS, batch: int = BATCH) -> list[Part]:
+    """nll and negative entropy, with a weight of its own for each replica."""
+    methods = [compose(method, confidence_penalty(lam=0.1 + 0.2 * r)) for r in range(replicas)]
+    stack = StackedMethod.of(methods, method.likelihood or Categorical(), numbers(1))
+    return [Part.of(term, batch) for term in stack.terms]
+
+
+def examples(method: Method) -> tuple[Tensor, Tensor]:
+    if not isinstance(method.likelihood, Gaussian):
+        return numbers(REPLICAS, BATCH, 4), torch.arange(REPLICAS * BATCH) % 4
+    output = numbers(REPLICAS, BATCH, 2)
+    output[0, 0, 1], output[0, 1, 1] = -25.0, 2.0  # below the floor, above the cap
+    return output, numbers(REPLICAS * BATCH, seed=1)
+
+
+@pytest.mark.parametrize("shares", [None, numbers(REPLICAS * BATCH, seed=2).abs()], ids=["equal", "weighed"])
+@pytest.mark.parametrize("task", TASKS)
+def test_values_and_gradients_are_autograd_s(task: str, shares: Tensor | None) -> None:
+    output, y = examples(TASKS[task])
+    nll, entropy = parts(TASKS[task])
+    assert (nll.closed is None) == (task in ("smoothed", "a cap for each target"))
+    weight = torch.ones(REPLICAS * BATCH, dtype=torch.float64) if shares is None else shares
+    for chosen in ([nll], [entropy], [nll, entropy]):
+        leaf, before = output.clone().requires_grad_(True), output.clone()
+        flat = leaf.flatten(0, 1)
+        measures = {id(nll): nll.term.likelihood.nll(flat, y), id(entropy): -entropy.term.likelihood.entropy(flat)}
+        values = [part.term.weight * (weight * measures[id(part)]).view(REPLICAS, -1).mean(1) for part in chosen]
+        expected = torch.stack(values).sum(0)
+        (slopes,) = torch.autograd.grad(expected.sum(), leaf)
+        total, pull = pulled(chosen, output, y, shares)
+        torch.testing.assert_close(total, expected.detach(), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(pull, slopes, rtol=1e-11, atol=1e-12)
+        assert torch.equal(output, before)
+        assert not total.requires_grad
+        assert not pull.requires_grad
+    leaf = output.clone().requires_grad_(True)
+    (expected,) = torch.autograd.grad(nll.term.likelihood.nll(leaf.flatten(0, 1), y).sum(), leaf)
+    torch.testing.assert_close(nll_slopes(nll.term.likelihood, output, y), expected)
+
+
+def test_large_logits_stay_finite() -> None:
+    output = torch.tensor([[[2000.0, -2000.0, 0.0]]], dtype=torch.float64)
+    for part in parts(Method(), 1, 1):
+        assert all(values.isfinite().all() for values in pulled([part], output, torch.tensor([1])))
