@@ -27,11 +27,9 @@ from rcad.loss.methods import (
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.method import StackedMethod
+from rcad.stacked.method import Part, StackedMethod, StackedStep, nll_slopes, pulled
 from rcad.stacked.model import Layout, Passes, StackedMLP
-from rcad.stacked.step import Part, StackedStep, nll_slopes, pulled
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_stacked, why_not
+from rcad.stacked.train import Examples, StackedProblem, train_stacked, why_not
 
 SIZES = (4, 6, 5, 3)
 OPTIM = OptimConfig(lr=0.1)

@@ -32,8 +32,7 @@ from rcad.loss.perturbations import GradientStep
 from rcad.loss.terms import Term
 from rcad.models.mlp import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.task import Examples, StackedProblem, StackedResult, measure_stacked
-from rcad.stacked.train import train_configs, train_stacked
+from rcad.stacked.train import Examples, StackedProblem, StackedResult, measure_stacked, train_configs, train_stacked
 from rcad.train.loop import Trainer
 from rcad.train.task import derived, method_of, model_of, prepare, scores
 

@@ -18,8 +18,7 @@ from rcad.loss.method_rows import method_rows
 from rcad.loss.methods import Method
 from rcad.paper.uci import synthetic
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_configs, train_stacked
+from rcad.stacked.train import Examples, StackedProblem, train_configs, train_stacked
 from rcad.train.task import method_of, prepare
 
 CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=.*gaussian\(cap=0.0\)"

@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError
 from rcad.loss.augmentations import Source
-from rcad.loss.checks import NOTHING_TO_TRAIN, check_gradient, check_output
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
-from rcad.loss.objective import evaluate, perturbed
+from rcad.loss.objective import NOTHING_TO_TRAIN, check_gradient, check_output, evaluate, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term
 

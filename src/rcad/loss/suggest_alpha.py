@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, whole
-from rcad.loss.checks import full_scale
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import Forward, Inputs, Model, View
-from rcad.loss.objective import Loss
+from rcad.loss.objective import Loss, full_scale
 from rcad.loss.perturbations import GradientStep, Move, RandomStep, input_gradient, masked
 from rcad.loss.terms import Term
 
