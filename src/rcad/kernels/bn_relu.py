@@ -79,8 +79,10 @@ def forked(x: Tensor) -> tuple[Tensor, Tensor]:
 def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
     if torch.compiler.is_compiling() or not _wanted.get():
         return False
-    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None or _has_hooks(norm):
+    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None:
         return False
+    if norm._forward_pre_hooks or norm._forward_hooks or norm._backward_pre_hooks or norm._backward_hooks:
+        return False  # somebody wants to be told of the layer's passes, which are not taken here
     if not _in_rows(x) or x.dtype not in DTYPES:
         return False
     if x.numel() <= x.shape[1]:  # one value a channel, or none: torch has words for the one, an answer for the other
@@ -104,11 +106,6 @@ def _in_rows(x: Tensor) -> bool:
 
 def _facts(x: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
     return x.shape, x.dtype, x.device
-
-
-def _has_hooks(norm: nn.Module) -> bool:
-    """Whether somebody wants to be told of the layer's passes, which are not taken here."""
-    return any((norm._forward_pre_hooks, norm._forward_hooks, norm._backward_pre_hooks, norm._backward_hooks))
 
 
 def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> Tensor:

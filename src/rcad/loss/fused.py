@@ -111,7 +111,11 @@ class BackwardStep:
             forward = view.forward if clean else view.forward.inner()
             prediction = forward(x, last=not (self.passes_left or x.requires_grad))
             check_output(view, self.likelihood, prediction)
-            self._look_for_checkpoints(view, prediction, needed=x.requires_grad)
+            # Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn.
+            self.reentrant = self.reentrant or (x.requires_grad and reenters(view.forward, prediction))
+            self.blind = self.blind or not x.requires_grad
+            if self.reentrant and self.blind:
+                raise InputError(REENTRANT)
             for number, loss in enumerate(directions if apart else (), 1):
                 value = loss.nll(prediction, view.target).sum()
                 gradients.append(reaching_gradient(value, x, retain_graph=bool(clean) or number < len(directions)))
@@ -164,13 +168,6 @@ class BackwardStep:
     def _run_backward(self, loss: Tensor) -> None:
         loss = loss if self.divide == 1 else loss / self.divide
         (loss if self.scale is None else self.scale(loss)).backward()  # type: ignore[no-untyped-call]
-
-    def _look_for_checkpoints(self, view: View, prediction: Tensor, *, needed: bool) -> None:
-        """Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn."""
-        self.reentrant = self.reentrant or (needed and reenters(view.forward, prediction))
-        self.blind = self.blind or not needed
-        if self.reentrant and self.blind:
-            raise InputError(REENTRANT)
 
     def _passed(self) -> None:
         if self.after_pass is not None:

@@ -63,11 +63,9 @@ def method_text(rows: Iterable[MethodRow]) -> str:
 def label(rows: Iterable[MethodRow]) -> str:
     """The rows of a config as a user would write them today: with what they meant where a default has changed."""
 
-    def is_written(name: str, key: str, value: Any) -> bool:
-        changed = _changed(name, key)
-        return changed is None or not changed.silent or value != changed.now
-
-    return method_text(_selected(as_recorded(rows), is_written))
+    rows = as_recorded(rows)
+    today = [(name, key, changed.now) for name in CHANGED for key, changed in CHANGED[name].items() if changed.silent]
+    return method_text(_selected(rows, lambda *parameter: parameter not in today))
 
 
 def parse_method(text: str) -> Rows:

@@ -275,7 +275,16 @@ def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:
     if hasattr(likelihood, "check_values"):
         likelihood.check_values(output, view.target)
     if type(likelihood) is Categorical:  # one of another kind may read something else than logits
-        _check_class_dim(view, likelihood, output)
+        hard = not view.target.is_floating_point()
+        both_fit = output.ndim > 2 and output.shape[1] == output.shape[-1] and view.target.shape == output.shape[:-1]
+        if hard and both_fit and likelihood.class_dim == 1:
+            _warn_once(
+                view,
+                "class_dim",
+                f"the logits have the shape {tuple(output.shape)}, and dimension 1 was taken for the classes; where "
+                f"the last holds them, use Categorical(class_dim=-1), else class_dim={1 - output.ndim} says that 1 is "
+                "meant",
+            )
         p = output.detach()
         if bool((p >= 0).all()) and bool(((p.sum(likelihood.class_dim) - 1).abs() < 1e-3).all()):
             _warn_once(
@@ -293,19 +302,6 @@ def check_output(view: View, likelihood: Likelihood, output: Tensor) -> None:
                 f"the targets' variance is {variance:.3g}, but the entropy is capped for a variance of "
                 f"exp(cap={likelihood.cap:.3g}); standardise the targets: (y - mean) / std of the training set",
             )
-
-
-def _check_class_dim(view: View, likelihood: Categorical, output: Tensor) -> None:
-    """Where classes may be the second or the last dimension, and both fit the labels, says which was taken."""
-    hard = not view.target.is_floating_point()
-    both_fit = output.ndim > 2 and output.shape[1] == output.shape[-1] and view.target.shape == output.shape[:-1]
-    if hard and both_fit and likelihood.class_dim == 1:
-        _warn_once(
-            view,
-            "class_dim",
-            f"the logits have the shape {tuple(output.shape)}, and dimension 1 was taken for the classes; where the "
-            f"last holds them, use Categorical(class_dim=-1), else class_dim={1 - output.ndim} says that 1 is meant",
-        )
 
 
 def check_gradient(view: View, gradient: Tensor) -> None:

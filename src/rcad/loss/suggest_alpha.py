@@ -195,10 +195,12 @@ class Gauge:
         """The loss with alpha as it is known now."""
         if not self._waits:
             return self.asked
-        if self.alpha is None:  # until then a term that waits for it rests
-            terms = [term for term in self.asked.terms if not _is_open(term)]
-        else:
-            terms = [_at(term, self.alpha) for term in self.asked.terms]
+        terms = []
+        for term in self.asked.terms:
+            if not _is_open(term):
+                terms.append(term)
+            elif self.alpha is not None:  # until then a term that waits for it rests
+                terms.append(replace(term, where=replace(term.where, alpha=self.alpha)))  # type: ignore[type-var]
         return replace(self.asked, terms=tuple(terms))
 
     def look(self, model: Model, x: Inputs, target: Tensor, step: int, options: Mapping[str, Any]) -> Loss:
@@ -219,19 +221,24 @@ class Gauge:
         x = view.x.detach()
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
             return
-        _check_labels(view.target, likelihood)
+        target = view.target
+        if isinstance(likelihood, Categorical) and target.is_floating_point() and target.ndim < 2:
+            raise InputError(  # before they are taken for anything else
+                f"expected integer labels, or a probability for each class, but got {target.dtype} of shape "
+                f"{tuple(target.shape)}; pass y.long()"
+            )
         x = masked(x if move.std is None else x * move._like(move.std, x), view.mask)
         if self._watches:
             self._watches = False
-            self._warn_of(move, likelihood, x, view.target)
+            self._warn_of(move, likelihood, x, target)
             return
         self.batches += 1
         alike = bool(self._seen) and x.shape[1:] == self._seen[0][0].shape[1:]
-        if alike and view.target.shape[1:] != self._seen[0][1].shape[1:]:
+        if alike and target.shape[1:] != self._seen[0][1].shape[1:]:
             self._seen = []  # targets of another shape for such inputs: the likelihood refused those before
         room = min(SAMPLE, NUMBERS // max(x[0].numel(), 1)) - sum(len(part) for part, _ in self._seen)
         if not self._seen or (alike and room > 0):
-            self._seen.append((x[: max(room, 2)].clone(), view.target[: max(room, 2)].detach().clone()))
+            self._seen.append((x[: max(room, 2)].clone(), target[: max(room, 2)].detach().clone()))
         if self.alpha is None or self.batches & (self.batches - 1) == 0:
             self._measure(likelihood)
         if self.settled:
@@ -288,15 +295,6 @@ def _real(target: Tensor, likelihood: Likelihood) -> bool:
     return isinstance(likelihood, Gaussian) or not classes
 
 
-def _check_labels(target: Tensor, likelihood: Likelihood) -> None:
-    """Real numbers in place of labels, before they are taken for anything else."""
-    if isinstance(likelihood, Categorical) and target.is_floating_point() and target.ndim < 2:
-        raise InputError(
-            f"expected integer labels, or a probability for each class, but got {target.dtype} of shape "
-            f"{tuple(target.shape)}; pass y.long()"
-        )
-
-
 def among_reals(x: Tensor, target: Tensor) -> float | None:
     """alpha for regression targets: in a table a share of the deviation of its columns, else as between classes.
 
@@ -319,11 +317,6 @@ def _half_median(distance: Tensor) -> float | None:
 
 def _is_open(term: Term) -> bool:
     return isinstance(term.where, STEPS) and isinstance(term.where.alpha, str)
-
-
-def _at(term: Term, alpha: float) -> Term:
-    """The term with its step at this distance, where it left alpha open."""
-    return replace(term, where=replace(term.where, alpha=alpha)) if _is_open(term) else term  # type: ignore[type-var]
 
 
 def _mean_over_processes(alpha: float | None, device: torch.device) -> float | None:

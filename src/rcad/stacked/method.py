@@ -102,14 +102,11 @@ class StackedMethod:
                     "train each structure by itself"
                 )
 
-        def numbers(values: Sequence[float]) -> Tensor:
-            return torch.tensor(values, dtype=like.dtype, device=like.device)
-
         def stacked(likelihoods: Sequence[Likelihood]) -> StackedLikelihood:
             eps = [getattr(likelihood, "smoothing", 0.0) for likelihood in likelihoods]
             to_others = getattr(likelihoods[0], "convention", "all") == "others"
             base = likelihoods[0].plain()  # type: ignore[attr-defined]
-            return StackedLikelihood(base, numbers(eps) if any(eps) else None, to_others)
+            return StackedLikelihood(base, like.new_tensor(eps) if any(eps) else None, to_others)
 
         common = stacked([method.likelihood or default for method in methods])
         terms = []
@@ -120,9 +117,9 @@ class StackedMethod:
             likelihood = stacked(own) if own else None
             weights = [term.weight for term in column]
             distances = [term.where.distance for term in column if isinstance(term.where, Move)]
-            alpha = numbers(distances) if distances else None
+            alpha = like.new_tensor(distances) if distances else None
             bare = replace(column[0], weight=1.0 if min(weights) > 0 else -1.0, likelihood=likelihood)
-            terms.append(StackedTerm(bare, numbers(weights), alpha, likelihood or common))
+            terms.append(StackedTerm(bare, like.new_tensor(weights), alpha, likelihood or common))
         growth = tuple(method.growth for method in methods if method.growth is not None)
         return cls(common, tuple(terms), growth)
 

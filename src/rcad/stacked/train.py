@@ -7,7 +7,7 @@ and noise from the streams that the single run with its seed would use, and no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -73,15 +73,15 @@ class StackedProblem:
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> StackedProblem:
         """The problems of single runs, one per replica; their sets must be equally long."""
-        sets = {}
-        for name in ("train", "val"):
-            pairs = [getattr(problem, name) for problem in problems]
-            empty = not len(pairs[0][1])
-            sets[name] = None if empty else Examples(*(torch.stack(column) for column in zip(*pairs, strict=True)))
+
+        def stacked(pairs: Iterable[tuple[Tensor, Tensor]]) -> Examples:
+            return Examples(*map(torch.stack, zip(*pairs, strict=True)))
+
+        first = problems[0]
+        train, val = stacked(problem.train for problem in problems), stacked(problem.val for problem in problems)
         scales = [problem.target_scale for problem in problems if problem.target_scale is not None]
-        scale = torch.tensor(scales, dtype=torch.float64, device=problems[0].device) if scales else None
-        assert sets["train"] is not None
-        return cls(sets["train"], problems[0].classes, sets["val"], scale)
+        scale = torch.tensor(scales, dtype=torch.float64, device=first.device) if scales else None
+        return cls(train, first.classes, val if val.length else None, scale)
 
     @property
     def likelihood(self) -> Likelihood:
@@ -153,36 +153,30 @@ class StackedResult:
         return self.diverged_at > 0
 
 
+@dataclass(eq=False)
 class Group:
-    """Replicas that are worked on together. One that diverges is no longer written down; it does not affect the others.
+    """Replicas that are worked on together. One that diverges is no longer written down and affects no other."""
 
-    Args:
-        index: which replicas of the whole run these are; the result is written there.
-        seeds, problem, model, method, optimizer: theirs alone.
-    """
+    index: Tensor  # which replicas of the whole run these are; the result is written there
+    seeds: Sequence[int]
+    problem: StackedProblem
+    model: StackedMLP
+    method: StackedMethod
+    optimizer: StackedOptimizer
+    result: StackedResult  # of the whole run
+    selection: str
 
-    def __init__(
-        self,
-        index: Tensor,
-        seeds: Sequence[int],
-        problem: StackedProblem,
-        model: StackedMLP,
-        method: StackedMethod,
-        optimizer: StackedOptimizer,
-        result: StackedResult,
-        selection: str,
-    ) -> None:
-        self.index, self.seeds, self.problem, self.model = index, seeds, problem, model
-        self.method, self.optimizer, self.result, self.selection = method, optimizer, result, selection
-        self.train: Examples = problem.train
+    def __post_init__(self) -> None:
+        flat = self.model.flat
+        self.train: Examples = self.problem.train
         self.shares: Tensor | None = None  # what each example counts, (R, n); 1 each where there are none
-        self.counted = bool(problem.classes)  # whether the labels that were hit are counted
-        self.best = model.flat.new_full((len(index), 2), -float("inf"), dtype=torch.float64)
-        self.alive = torch.ones_like(index, dtype=torch.bool)  # those that have not diverged
-        self.gradient = torch.empty_like(model.flat)
+        self.counted = bool(self.problem.classes)  # whether the labels that were hit are counted
+        self.best = flat.new_full((len(self.index), 2), -float("inf"), dtype=torch.float64)
+        self.alive = torch.ones_like(self.index, dtype=torch.bool)  # those that have not diverged
+        self.gradient = torch.empty_like(flat)
         self.steps: dict[int, Step] = {}
-        self.sums = model.flat.new_zeros((2, len(index)), dtype=torch.float64)
-        self.generators = [torch.Generator(model.flat.device) for _ in seeds] if method.draws else []
+        self.sums = flat.new_zeros((2, len(self.index)), dtype=torch.float64)
+        self.generators = [torch.Generator(flat.device) for _ in self.seeds] if self.method.draws else []
 
     def train_epoch(self, epoch: int, batch_size: int) -> None:
         """One pass of every replica over its own permutation of its examples."""
@@ -328,10 +322,12 @@ def train_stacked(
         check_cap(method)
     x = problem.train.x
     model = StackedMLP.initial(seeds, (x.shape[2], *hidden, problem.outputs), device=x.device, dtype=x.dtype)
-    size = _group_size(model, batch_size) if group is None else group
+    if group is None and x.device.type == "cpu":  # as many as keep a step inside the cache; all of them on a GPU
+        numbers = 5 * model.layout.parameters + 3 * batch_size * sum(model.layout.sizes)
+        group = max(1, CACHE // (numbers * x.element_size()))
     result = StackedResult.empty(model, epochs if report else 0, snapshots)
     done = 0
-    for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
+    for index in torch.split(torch.arange(len(seeds), device=x.device), group or len(seeds)):
         part, chosen = model.take(index), index.tolist()
         stacked = StackedMethod.of([method_list[i] for i in chosen], problem.likelihood, x)
         optimizer = StackedOptimizer([optim_list[i] for i in chosen], part.layout, part.flat, epochs)
@@ -345,14 +341,6 @@ def train_stacked(
             if progress is not None:
                 progress(done, len(seeds) * epochs)
     return result
-
-
-def _group_size(model: StackedMLP, batch_size: int) -> int:
-    """As many replicas as keep a step inside the cache; all of them on a GPU."""
-    if model.flat.device.type != "cpu":
-        return model.replicas
-    numbers = 5 * model.layout.parameters + 3 * batch_size * sum(model.layout.sizes)
-    return max(1, CACHE // (numbers * model.flat.element_size()))
 
 
 HIDDEN = (128,)
