@@ -155,9 +155,7 @@ def test_two_processes_equal_one(name: str, results: list[dict[str, dict[str, Te
         assert_same_state(plain, joined)
 
 
-def test_batch_norm_in_two_processes_ends_with_equal_gradients(
-    results: list[dict[str, dict[str, Tensor]]],
-) -> None:
+def test_batch_norm_in_two_processes_ends_with_equal_gradients(results: list[dict[str, dict[str, Tensor]]]) -> None:
     one, two = (found["norm"] for found in results)
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert any(value.abs().sum() > 0 for value in one.values())

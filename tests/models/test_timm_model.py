@@ -143,11 +143,7 @@ def test_pretrained_weights_see_pixels_as_they_were_trained_to(
         ),
         (f"{NET}.a9", 64, f"with pretrained weights, but got '{NET}.a9'; did you mean {NET}.r160_in1k"),
         ("test_mambaout", 64, "expected the name of a timm model with pretrained weights, but got 'test_mambaout'"),
-        (
-            "test_vit",
-            50,
-            "images of 3x50x50, but got: .*divisible by .*; --size 160 resizes",
-        ),
+        ("test_vit", 50, "images of 3x50x50, but got: .*divisible by .*; --size 160 resizes"),
     ],
 )
 @pytest.mark.usefixtures("hub")

@@ -49,7 +49,6 @@ def activated(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Ten
 
 
 def normalised(norm: nn.Module, x: Tensor) -> Tensor:
-    """norm(x)."""
     y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
     return y
 

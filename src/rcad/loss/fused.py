@@ -33,7 +33,7 @@ def refusal(plan: Plan, views: Sequence[View]) -> str | None:
                 return "what made the input learns in the clean pass, and gradients are exchanged in the last"
             if len(views) > 1:
                 return "two views are part of one larger graph, which the first backward would free"
-        shared = (view.target, view.weight, *view.forward.other_inputs())
+        shared = (view.target, view.weight, *view.forward.others.values())
         if not plan.one_pass and any(isinstance(value, Tensor) and value.grad_fn is not None for value in shared):
             return "targets, weights or other inputs come from a larger graph, which the first backward would free"
     return None

@@ -1,8 +1,4 @@
-"""Training sets that grow: ADA and ME-ADA append adversarial copies of the examples between epochs.
-
-ADA (Volpi et al., 2018) climbs the loss minus a penalty on the distance in the embedding; ME-ADA (Zhao et al., 2020)
-also climbs the entropy.
-"""
+"""Training sets that grow between epochs: ADA (Volpi et al., 2018) and ME-ADA (Zhao et al., 2020)."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -84,35 +85,27 @@ def _chosen(output: Any, choice: Output) -> Tensor:
     )
 
 
+@dataclass(eq=False)
 class Forward:
     """A model as a function of the one tensor that may be perturbed; the other inputs are filled in."""
 
-    def __init__(
-        self,
-        model: Model,
-        inputs: Mapping[str, Any] | None = None,
-        key: str | None = None,
-        output: Output | None = None,
-    ) -> None:
-        self.model, self._key, self._output = model, key, output
-        self._others = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
+    model: Any
+    key: str | None = None  # by which the model is given x, where its inputs are a mapping
+    others: Mapping[str, Any] = field(default_factory=dict)  # what it is given beside x
+    output: Output | None = None
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
         x = x if last else x.clone()
-        if self._others is None:
-            return logits_of(self.model(x), self._output)
-        inputs = {k: v.clone() if isinstance(v, Tensor) and not last else v for k, v in self._others.items()}
-        return logits_of(self.model(**inputs, **{str(self._key): x}), self._output)
-
-    def other_inputs(self) -> tuple[Any, ...]:
-        """What the model is given beside x."""
-        return () if self._others is None else tuple(self._others.values())
+        if self.key is None:
+            return logits_of(self.model(x), self.output)
+        others = {k: v.clone() if isinstance(v, Tensor) and not last else v for k, v in self.others.items()}
+        return logits_of(self.model(**others, **{self.key: x}), self.output)
 
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
         wrapped = isinstance(self.model, nn.parallel.DistributedDataParallel)
-        return Forward(self.model.module, self._others, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
+        return replace(self, model=self.model.module) if wrapped else self
 
 
 def as_module(model: Model | Forward) -> nn.Module | None:
@@ -136,19 +129,18 @@ def reenters(model: Model | Forward, output: Tensor) -> bool:
     if output.grad_fn is None or torch.compiler.is_compiling():
         return False
     module = as_module(model)
-    reentrant = None if module is None else _reentrant.get(module)
-    if reentrant is None:
-        reentrant = _has_node(output.grad_fn, "CheckpointFunctionBackward")
-        if module is not None:
-            _reentrant[module] = reentrant
-    return reentrant
+    if module is None:
+        return _has_checkpoint(output.grad_fn)
+    if module not in _reentrant:
+        _reentrant[module] = _has_checkpoint(output.grad_fn)
+    return _reentrant[module]
 
 
-def _has_node(root: Any, name: str) -> bool:
+def _has_checkpoint(root: Any) -> bool:
     visited, waiting = {root}, [root]
     while waiting:
         node = waiting.pop()
-        if node.name() == name:
+        if node.name() == "CheckpointFunctionBackward":
             return True
         new = {following for following, _ in node.next_functions if following is not None} - visited
         visited |= new
@@ -258,7 +250,8 @@ def bind(
         )
     if isinstance(inputs, Mapping):
         key = _input_key(inputs, input_key)
-        return Forward(model, inputs, key, output), inputs[key], _mask(inputs, mask_key, inputs[key])
+        others = {name: value for name, value in inputs.items() if name != key}
+        return Forward(model, key, others, output), inputs[key], _mask(inputs, mask_key, inputs[key])
     if not isinstance(inputs, Tensor):
         raise InputError(
             f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}; pass several inputs as a "

@@ -23,7 +23,6 @@ from rcad.errors import InputError, did_you_mean, shown
 from rcad.loss.method_rows import AUTO, OWN, SOURCE, Rows, method_rows
 from rcad.loss.methods import Method, method
 
-DIGITS = 16
 _loaded: dict[str, str] = {}
 """The hash of each module's source as it was imported."""
 
@@ -44,8 +43,7 @@ def _register(name: str) -> str:
     module, digest = _module(module_name)
     function = getattr(module, function_name, None)
     if not isfunction(function):
-        functions = [key for key, value in vars(module).items() if isfunction(value)]
-        hint = did_you_mean(function_name, functions)
+        hint = did_you_mean(function_name, [key for key, value in vars(module).items() if isfunction(value)])
         raise InputError(f"expected a function {name}, but {module.__file__} has none{hint}")
     OWN[name] = _maker(name, function, digest, os.path.relpath(str(module.__file__)))
     return digest
@@ -61,7 +59,7 @@ def _module(name: str) -> tuple[ModuleType, str]:
         module = importlib.import_module(name)
         if name == "__main__" or not (getattr(module, "__file__", None) or "").endswith(".py"):
             raise InputError(f"expected a module in a file, but got {name}; write the function into a .py file")
-        digest = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:DIGITS]
+        digest = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
         if imported_before and _loaded.get(name) != digest:
             module = importlib.reload(module)
     except InputError:

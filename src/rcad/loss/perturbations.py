@@ -50,7 +50,6 @@ def masked(step: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    """A number, or one per channel, as a tuple."""
     try:
         return (float(values),) if is_number(values) else tuple(float(v) for v in values)
     except (TypeError, ValueError):
@@ -184,7 +183,6 @@ def reaching_gradient(loss: Tensor, x: Tensor, *, retain_graph: bool = False) ->
 
 
 def _uniform(shape: tuple[int, ...], **options: Any) -> Tensor:
-    """Noise drawn uniformly from [-1, 1)."""
     return 2 * torch.rand(shape, **options) - 1
 
 

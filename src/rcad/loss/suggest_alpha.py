@@ -1,9 +1,8 @@
 """How far to step: alpha measured on the data, and looked at on a model.
 
-alpha has the unit of the input and a window set by the distance between classes. Below the window RCAD hurts, far
-above it does nothing. Half the median distance from a training example to its nearest one of another class was within
-a factor of two of the best alpha on digits, on moons in up to 200 dimensions and, by accuracy, on CIFAR-100; among much
-noise, which lengthens all distances, and by likelihood on CIFAR-100 it is up to ten times too large (`results/alpha`).
+Below a window set by the distance between classes RCAD hurts, far above it does nothing. Half the median distance from
+an example to its nearest one of another class was within a factor of two of the best alpha on digits, moons and, by
+accuracy, CIFAR-100; among much noise, and by likelihood there, it is up to ten times too large (`results/alpha`).
 """
 
 from __future__ import annotations

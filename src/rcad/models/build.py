@@ -18,8 +18,6 @@ from rcad.errors import InputError, MissingExtraError, check_parameters, need, o
 from rcad.models.layers import Model, Normalize
 
 log = logging.getLogger("rcad")
-# Wrappers that other programs leave in the names of the parameters.
-_PREFIXES = ("module.", "_orig_mod.")
 
 NETWORKS = {
     **{name: f"convnets:{name}" for name in ("resnet18", "resnet34", "resnet50", "wrn28_10", "wrn16_8")},
@@ -140,10 +138,7 @@ def load_weights(model: Model, path: str | Path) -> None:
 
 
 def _for_grey(key: str, stored: Tensor, own: Tensor) -> Tensor:
-    """What a file has for three colours, for one grey channel: a convolution's sum, the mean of means and deviations.
-
-    Any other tensor comes back as it is.
-    """
+    """What a file has for three colours, for one grey channel: a convolution is summed, statistics averaged."""
     if stored.ndim == own.ndim == 4 and stored.shape[1] == 3 and own.shape == (stored.shape[0], 1, *stored.shape[2:]):
         return stored.float().sum(1, keepdim=True)
     if key.startswith("normalize.") and len(own) == 1:
@@ -198,7 +193,7 @@ def _unwrap(content: Mapping[str, Any], model: Model) -> dict[str, Tensor]:
         if value.layout != torch.strided or value.is_quantized or value.is_complex() or value.is_meta:
             raise InputError(f"expected dense tensors of real numbers, but got another kind under {shown(key)}")
         name = key
-        while name.startswith(_PREFIXES):
+        while name.startswith(("module.", "_orig_mod.")):  # wrappers of other programs
             name = name.split(".", 1)[1]
         tensors[name] = value
     # timm's own files do not know that this package keeps the network one level down.
