@@ -25,8 +25,7 @@ BLOCK_M, BLOCK_C, BLOCK_S, WARPS, STAGES = 64, 32, 32, 4, 3
 it reads ahead."""
 ELEMENTS, PROGRAMS = 8192, (132, 528)
 """How many elements a program should have at least; the fewest and most programs that are worth it nevertheless."""
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-"""What is computed in float32 without loss."""
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # what is computed in float32 without loss
 
 _wanted: ContextVar[bool] = ContextVar("own_norm_kernels", default=False)
 

@@ -17,13 +17,10 @@ from torch import Tensor, nn
 BLOCK, WARPS, ALIGNMENT = 8192, 8, 16
 PROGRAMS = 66
 """Few programs with many chunks each: half of an H200's processors stay free for the convolutions of other runs."""
-FIXED = 4
-"""Columns of a parameter's row before its gradients."""
-TABLE, CHUNKS = -2, -1
-"""Which of the rooms made last."""
+FIXED = 4  # columns of a parameter's row before its gradients
+TABLE, CHUNKS = -2, -1  # which of the rooms made last
 
-Gradients = list[Tensor | None]
-"""One gradient a parameter, as a backward left them."""
+Gradients = list[Tensor | None]  # one gradient a parameter, as a backward left them
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,7 @@ GRADS = tl.constexpr(4)
 PARAMETER = tl.constexpr(0)
 START = tl.constexpr(1)
 RUN = tl.constexpr(2)
-COLUMNS = tl.constexpr(3)
-"""Those of a chunk's row."""
+COLUMNS = tl.constexpr(3)  # of the row of a chunk, which has these
 
 
 @triton.jit

@@ -30,8 +30,7 @@ class Part(NamedTuple):
     examples: int  # of the batch
 
 
-Source = torch.Generator | Alternating | Part
-"""Where random numbers come from."""
+Source = torch.Generator | Alternating | Part  # where random numbers come from
 
 
 def drawn(sample: Callable[..., Tensor], shape: Sequence[int], source: Source | None, **options: Any) -> Tensor:

@@ -145,10 +145,8 @@ class Changed(NamedTuple):
     silent: bool = False  # `before` is still left out where it is meant, so that its runs keep their ids
 
 
-AUTO: Final = "auto"
-"""alpha: measured on the data. lam: by the kind of target."""
-SEARCHED = ("alpha", "lam")
-"""What a search tries where the user gives none."""
+AUTO: Final = "auto"  # alpha: measured on the data. lam: by the kind of target.
+SEARCHED = ("alpha", "lam")  # what a search tries where the user gives none
 DIRECTION = Changed(
     "training",
     "plain",

@@ -187,8 +187,7 @@ def perturbed(
 
 NOTHING_TO_TRAIN = "expected parameters that require a gradient, but the model has none; unfreeze some of them"
 
-_events: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()
-"""What was read or warned of already, by model."""
+_events: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()  # what was read or warned of already, by model
 
 
 def may_read(view: View, part: str) -> bool:

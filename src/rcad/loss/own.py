@@ -23,8 +23,7 @@ from rcad.errors import InputError, did_you_mean, shown
 from rcad.loss.method_rows import AUTO, OWN, SOURCE, Rows, method_rows
 from rcad.loss.methods import Method, method
 
-_loaded: dict[str, str] = {}
-"""The hash of each module's source as it was imported."""
+_loaded: dict[str, str] = {}  # the hash of each module's source as it was imported
 
 
 def imported(rows: Rows) -> Rows:

@@ -157,14 +157,10 @@ def flip_distance(rows: Sequence[Along]) -> float | None:
 log = logging.getLogger("rcad")
 
 STEPS = (GradientStep, RandomStep)
-BATCHES = 16
-"""The last batch that is looked at; before it those whose number is a power of two."""
-NUMBERS = 2**25
-"""How many numbers of the inputs are kept until then."""
-REAL_STEP = 0.3
-"""alpha for the regression targets of a table: in deviations of a column."""
-FAR_BELOW = 0.15
-"""An alpha that is a smaller share of the measured one is warned of."""
+BATCHES = 16  # the last batch that is looked at; before it those whose number is a power of two
+NUMBERS = 2**25  # how many numbers of the inputs are kept until then
+REAL_STEP = 0.3  # alpha for the regression targets of a table: in deviations of a column
+FAR_BELOW = 0.15  # an alpha that is a smaller share of the measured one is warned of
 REMEDY = "give alpha a number, e.g. RCAD(alpha=rcad.suggest_alpha(x, y))"
 
 

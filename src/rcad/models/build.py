@@ -26,14 +26,11 @@ NETWORKS = {
 }
 """Each network by its module, imported when it is used, and its class; its signature says which options it has."""
 TIMM = "timm:"
-MODELS: tuple[str, ...] = (*NETWORKS, f"{TIMM}NAME")
-"""The names that `build` knows; NAME is any of timm's."""
+MODELS: tuple[str, ...] = (*NETWORKS, f"{TIMM}NAME")  # the names that `build` knows; NAME is any of timm's
 
 PRETRAINED = "pretrained"
-WIDE = 512
-"""A wider convnet is counted before memory is taken for it."""
-LARGEST_SMALL_IMAGE = 64
-"""Up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise."""
+WIDE = 512  # a wider convnet is counted before memory is taken for it
+LARGEST_SMALL_IMAGE = 64  # up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise
 
 
 def build(

@@ -22,8 +22,7 @@ JOINABLE = (ResNet, WideResNet, SmallCNN)
 NARROWEST = 16
 """Channels from which on a GPU was seen to keep groups apart. Narrower ones it seems to take together with zeros
 between them, and zero times what is not a number is not zero: that of one network was seen in others."""
-ALIGNED = 8
-"""Short rows of numbers begin at multiples of this many, so that wide loads can read each network's."""
+ALIGNED = 8  # short rows of numbers begin at multiples of this many, so that wide loads can read each network's
 
 
 class Joined(nn.Module):

@@ -143,8 +143,7 @@ def _init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
         branch[-1].weight.zero_()
 
 
-CHANNELS = 8
-"""What bf16 tensor cores take at a time."""
+CHANNELS = 8  # what bf16 tensor cores take at a time
 
 
 class FirstConv2d(nn.Conv2d):

@@ -16,8 +16,7 @@ from rcad.models.layers import Model, Normalize
 
 log = logging.getLogger("rcad")
 
-FILES = ("model.safetensors", "pytorch_model.bin")
-"""What timm's weights are called on the Hugging Face Hub."""
+FILES = ("model.safetensors", "pytorch_model.bin")  # what timm's weights are called on the Hugging Face Hub
 
 
 class TimmModel(Model):

@@ -382,8 +382,7 @@ def _within(where: Move, x: Tensor) -> Tensor:
     return x if where.bounds is None else x.clamp(*where.bounds)
 
 
-ROWS = 128
-"""Examples of each replica that ascend at a time: bounds the memory of the activations."""
+ROWS = 128  # examples of each replica that ascend at a time: bounds the memory of the activations
 
 
 def grow(

@@ -210,8 +210,7 @@ class Passes:
             self._bias_grads[k].add_(torch.sum(gradient, 1, out=self._bias_sums[k]))
 
 
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""torch.optim's defaults for Adam."""
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # torch.optim's defaults for Adam
 
 
 class StackedOptimizer:

@@ -22,8 +22,7 @@ from rcad.stacked.method import StackedMethod, StackedStep, Step, grow
 from rcad.stacked.model import Passes, StackedMLP, StackedOptimizer
 from rcad.train.task import Problem, check_cap, derived, method_of
 
-NUMBERS = 2**22
-"""Activations per layer held at a time while evaluating."""
+NUMBERS = 2**22  # activations per layer held at a time while evaluating
 
 
 class Examples(NamedTuple):
@@ -279,8 +278,7 @@ class Group:
         self.train = Examples(torch.cat([x, new], 1), torch.cat([y, y], 1))
 
 
-CACHE = 2**25
-"""Bytes of parameters and activations that are worked on at a time: about what a last-level cache holds."""
+CACHE = 2**25  # bytes of parameters and activations that are worked on at a time: about what a last-level cache holds
 
 Progress = Callable[[int, int], None]
 
@@ -343,8 +341,7 @@ def train_stacked(
     return result
 
 
-HIDDEN = (128,)
-"""What `MLP` takes where a config names no hidden layers."""
+HIDDEN = (128,)  # what `MLP` takes where a config names no hidden layers
 
 
 def train_configs(
