@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from rcad import Categorical, Criterion, GradientStep, Objective, RandomStep, Term
-from small_nets import assert_same_state, images, norm_net, smooth_net
+from fused_cases import NLL, PLAIN, RCAD, STEP
+from rcad import Categorical, Criterion, Objective, RandomStep, Term
+from small_nets import assert_same_state, gradients, images, norm_net, smooth_net
 from workers import in_two
 
 pytestmark = [
@@ -20,8 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed"),
 ]
 
-STEP, PLAIN = GradientStep(0.5), GradientStep(0.4, loss="plain")
-NLL, RCAD = Term("nll"), Term("rcad", "negative_entropy", 0.1, STEP)
 TERMS = (NLL, RCAD)
 WEIGHT = torch.tensor([0.0, 1.0, 2.0, 0.5, 1.5, 0.0, 3.0, 1.0])
 
@@ -127,11 +126,11 @@ def work(rank: int, folder: str) -> None:
         step(model, x, y, half)
         assert len(sent) == 1, f"{name}: gradients were exchanged {len(sent)} times"
         assert len(calls) == THROUGH_THE_WRAPPER.get(name, len(calls)), f"{name}: {len(calls)} calls of the wrapper"
-        found[name] = {key: p.grad for key, p in net.named_parameters() if p.grad is not None}
+        found[name] = gradients(net)
     for name, net in (("objective", smooth_net()), ("norm", norm_net())):
         model = DistributedDataParallel(Objective(net, terms=TERMS))  # must outlive the backward
         model(x[half], y[half]).total.backward()
-        found[name] = {key: p.grad for key, p in net.named_parameters() if p.grad is not None}
+        found[name] = gradients(net)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()

@@ -234,13 +234,17 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
 
 
+def load(target: Model, content: Any, folder: Path) -> None:
+    torch.save(content, folder / "w.pt")
+    load_weights(target, folder / "w.pt")
+
+
 @pytest.mark.parametrize("wrap", [None, "state_dict", "model"])
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
 def test_state_dict_round_trip(tmp_path: Path, wrap: str | None, prefix: str) -> None:
     source, target = net(1), net(2)
     content: Any = {prefix + k: v for k, v in source.state_dict().items()}
-    torch.save({wrap: content, "epoch": 3} if wrap else content, tmp_path / "w.pt")
-    load_weights(target, tmp_path / "w.pt")
+    load(target, {wrap: content, "epoch": 3} if wrap else content, tmp_path)
     assert equal(state(source), state(target))
 
 
@@ -253,18 +257,15 @@ def test_safetensors_round_trip_through_build(tmp_path: Path) -> None:
 
 def test_files_of_other_programs_may_lack_statistics_and_counters(tmp_path: Path) -> None:
     source, target = net(1), net(2)
-    content = {k: v for k, v in state(source).items() if "normalize" not in k and "num_batches" not in k}
-    torch.save(content, tmp_path / "w.pt")
-    load_weights(target, tmp_path / "w.pt")
+    load(target, {k: v for k, v in state(source).items() if "normalize" not in k and "num_batches" not in k}, tmp_path)
     assert torch.equal(target.get_buffer("normalize.mean"), torch.full((3,), 0.2))
     assert torch.equal(target.get_parameter("fc.weight"), source.get_parameter("fc.weight"))
 
 
 def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source, target = net(1, num_outputs=7), net(2)
-    torch.save(source.state_dict(), tmp_path / "w.pt")
     before = state(target)
-    load_weights(target, tmp_path / "w.pt")
+    load(target, source.state_dict(), tmp_path)
     for name, value in state(target).items():
         assert torch.equal(value, before[name] if name.startswith("fc.") else source.state_dict()[name])
     assert "has 7 outputs, but 3 are needed: the last layer starts anew" in caplog.text
@@ -311,12 +312,10 @@ SPARSE = "dense tensors of real numbers, but got another kind under 'fc.weight'"
     ],
 )
 def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: dict[Any, Any], message: str) -> None:
-    content = {key: value for key, value in {**state(net(1)), **changes}.items() if value is not None}
-    torch.save(content, tmp_path / "w.pt")
     target = net(2)
     before = state(target)
     with pytest.raises(InputError, match=message):
-        load_weights(target, tmp_path / "w.pt")
+        load(target, {key: v for key, v in {**state(net(1)), **changes}.items() if v is not None}, tmp_path)
     assert equal(state(target), before), "an error must leave the model as it was"
 
 
@@ -366,6 +365,5 @@ def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes, error
 
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
-    torch.save([1, 2], tmp_path / "w.pt")
     with one_line("but got list"):
-        load_weights(net(1), tmp_path / "w.pt")
+        load(net(1), [1, 2], tmp_path)
