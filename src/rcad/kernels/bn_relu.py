@@ -1,9 +1,8 @@
 """What follows a convolution: a normalisation, perhaps an addition, perhaps a ReLU.
 
-torch's layers take a pass over memory for each of them, and as many kernels. In captured steps BatchNorm with what
-follows it runs in two kernels of our own, and its backward in two. The numbers are BatchNorm's, rounded once at the end
-instead of after each part. Eager steps, where launches are what costs, keep torch's layers; compiled ones are given
-kernels by the compiler.
+torch's layers take a pass over memory for each. In captured steps BatchNorm with what follows it runs in two kernels of
+our own, and its backward in two; the numbers are rounded once at the end instead of after each part. Eager steps, where
+launches are what costs, keep torch's layers; compiled ones are given kernels by the compiler.
 """
 
 from __future__ import annotations

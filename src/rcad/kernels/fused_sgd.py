@@ -1,8 +1,7 @@
 """Summed passes, clipping, SGD and the bf16 copy of the weights in three kernels for the whole model.
 
-One after the other these are a dozen passes over memory: gradients brought to fp32, added, measured, divided, weights
-and momentum read and written, weights cast. For a ResNet-18 and RCAD's two passes they move 600 MB; in one kernel that
-finds every tensor by its address, 290. The numbers are those of `torch.optim.SGD` after `clip_grad_norm_`.
+One after the other these are a dozen passes over memory, which move 600 MB for a ResNet-18 and two passes; in one
+kernel that finds every tensor by its address, 290. The numbers are those of `torch.optim.SGD` after `clip_grad_norm_`.
 """
 
 from __future__ import annotations

@@ -42,9 +42,7 @@ class Criterion:
         watch: warn at the first batch where alpha is far below the distance measured there.
 
     Attributes:
-        asked: the loss as it was written.
-        loss: what is minimised now: the same with alpha="auto" measured on the first batches, see
-            `rcad.loss.suggest_alpha`.
+        loss: what is minimised now, with alpha="auto" measured on the first batches; `asked` is it as it was written.
 
     Example:
         >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])

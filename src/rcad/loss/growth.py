@@ -71,7 +71,6 @@ class FeatureAscent(Value):
         Args:
             model: with `features()` and `head()`; used in eval mode and left as it was.
             x: all training examples, float in [0, 1] or uint8; the new ones have the same dtype and device.
-            target: their labels, kept.
             progress: called with (done, total) examples after each batch.
         """
         if not (hasattr(model, "features") and hasattr(model, "head")):

@@ -98,11 +98,7 @@ class Method:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Method:
-        """The method that `to_dict` wrote.
-
-        What a row leaves out has its default; where that has changed, the one that old rows were written with
-        (`rcad.loss.method_rows.CHANGED`).
-        """
+        """The method that `to_dict` wrote; what a row leaves out has the default that it was written with."""
         rows = plain.get("methods")
         if not isinstance(rows, list) or not rows:
             raise InputError(f"expected a dict with a list under 'methods', but got {plain!r}")

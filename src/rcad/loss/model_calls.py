@@ -1,7 +1,4 @@
-"""Passes through a model: which input may be perturbed, which output is the prediction; the model stays as it was.
-
-Statistics, mode, `.grad` and random state stay what they were, but for the one pass that trains.
-"""
+"""Passes through a model: which input may be perturbed, which output is the prediction; the model stays as it was."""
 
 from __future__ import annotations
 
@@ -197,10 +194,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
-    """Whatever interrupts the passes inside, `.grad` is then what it was: no half of a step is left there.
-
-    Gradients of earlier batches, where they are accumulated, are copied for that.
-    """
+    """Whatever interrupts the passes inside, `.grad` is then what it was: gradients of earlier batches are copied."""
     if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         yield
         return

@@ -315,14 +315,7 @@ def check_gradient(view: View, gradient: Tensor) -> None:
 
 
 class Objective(nn.Module):
-    """A model and its loss as one module: what DDP, torch.compile and autocast wrap.
-
-    Args:
-        model: any model that `logits_of` understands.
-        likelihood: what its output means.
-        terms: what is summed; the default is the plain negative log-likelihood.
-        options: see `Loss`.
-    """
+    """A model and its loss as one module: what DDP, torch.compile and autocast wrap. Arguments as in `Criterion`."""
 
     def __init__(
         self,

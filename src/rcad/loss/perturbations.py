@@ -262,10 +262,7 @@ class GradientStep(_Travel):
 
 @dataclass(frozen=True, repr=False)
 class RandomStep(_Travel):
-    """A step of the same length in a random direction: the control that tells whether the direction matters.
-
-    Draws from `generator`, or from torch's global one when none is given.
-    """
+    """A step of the same length in a random direction: the control that tells whether the direction matters."""
 
     _norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
 

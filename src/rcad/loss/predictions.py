@@ -143,10 +143,8 @@ def label_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def value_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Float64 (B,) each, in the unit of y: `nll` of a Gaussian head (B, 2), `square` of the error of its mean.
-
-    Each is computed in the output's own precision, as in training; only what follows is wider.
-    """
+    """Float64 (B,) each, in the unit of y: `nll` of a Gaussian head (B, 2), `square` of the error of its mean."""
+    # Computed in the output's own precision, as in training; only what follows is wider.
     return {"nll": Gaussian().nll(output, y).double(), "square": (output[:, 0] - y).double().square()}
 
 
@@ -187,8 +185,7 @@ def ece(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Literal["width", "
     """The expected calibration error, a fraction in [0, 1].
 
     Args:
-        output: logits (B, K).
-        y: labels (B,).
+        output, y: logits (B, K) and labels (B,).
         kind: "width" and "mass" compare the confidence in the predicted class with its accuracy, in bins of equal
             width or of equally many examples; "classwise" does so for the probability of every class, in bins of
             equal width, and averages over the K classes (Kull et al., 2019; Nixon et al., 2019).

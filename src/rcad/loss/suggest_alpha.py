@@ -132,10 +132,7 @@ class Along(NamedTuple):
 
 @torch.no_grad()
 def along_adversarial(model: Model, x: Tensor, y: Tensor, alphas: Sequence[float]) -> list[Along]:
-    """Accuracy and entropy at growing distances from x, in the model's present mode; the model is left as it was.
-
-    The direction is taken once, at x, as RCAD does.
-    """
+    """Accuracy and entropy at growing distances along the direction at x; the model is used, and left, as it is."""
     forward, likelihood = Forward(model), Categorical()
     gradient = input_gradient(model, x, y, likelihood)
     right = forward(x).argmax(1) == y
@@ -293,7 +290,7 @@ def _real(target: Tensor, likelihood: Likelihood) -> bool:
 def among_reals(x: Tensor, target: Tensor) -> float | None:
     """alpha for regression targets: in a table a share of the deviation of its columns, else as between classes.
 
-    There an example whose target is a deviation away or more stands for one of another class.
+    Then an example whose target is a deviation away or more stands for one of another class.
     """
     rows = x.flatten(1).float()
     if x.ndim == 2:

@@ -1,7 +1,4 @@
-"""A term of the objective: what is measured, where, how heavily, how often; and the passes that a sum of terms takes.
-
-Plain values, no model: the plan of passes follows from likelihood and terms alone.
-"""
+"""A term of the objective: what is measured, where, how heavily, how often; and the passes that a sum of them takes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Several networks of one architecture as one, side by side in the channels of grouped layers.
 
-A small network leaves most of a GPU idle. Joined, every kernel works for all networks: convolutions are grouped,
-normalisations have more channels, linear layers are batched products. No value of one network enters another.
+A small network leaves most of a GPU idle. Joined, every kernel works for all networks; no value of one enters another.
 """
 
 from __future__ import annotations

@@ -91,10 +91,7 @@ class Affine(nn.Module):
 
 
 def norm2d(norm: Norm, channels: int) -> nn.Module:
-    """The layer that follows a convolution of `channels` outputs.
-
-    "group" takes 32 groups (Wu and He, 2018), fewer where that would leave less than two channels a group.
-    """
+    """The layer after a convolution; "group" takes 32 groups, or fewer, of two channels at least."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "group":
@@ -114,11 +111,8 @@ class Residual(nn.Module):
 
 
 def init_convs(model: nn.Module, norm: Norm) -> None:
-    """He's start values for every convolution, and Fixup's for residual blocks without normalisation.
-
-    With a normalisation the backward signal is what matters (fan out, as torchvision does); without one the
-    forward signal must keep its size from layer to layer (fan in).
-    """
+    """He's start values for every convolution, and Fixup's for residual blocks without normalisation."""
+    # With a normalisation the backward signal is what matters; without one the forward signal must keep its size.
     mode: Literal["fan_in", "fan_out"] = "fan_in" if norm == "none" else "fan_out"
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -131,11 +125,10 @@ def init_convs(model: nn.Module, norm: Norm) -> None:
 def _init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
     """Fixup (Zhang, Dauphin and Ma, 2019) for a residual network without normalisation.
 
-    The last convolution of every branch starts at zero, so that every block starts as its shortcut; the
-    others shrink with the number of branches L by L^(-1/(2m-2)) for m convolutions a branch, so that one step
-    at a learning rate of 0.1 changes a deep network's function no more than a shallow one's. Unlike in Fixup
-    the head does not start at zero: that would leave no gradient in x to step along. Clip gradients to a norm
-    of about 1: without it the wide networks diverge at 0.1.
+    The last convolution of every branch starts at zero, so that every block starts as its shortcut; the others shrink
+    with the number of branches, so that a step changes a deep network's function no more than a shallow one's. Unlike
+    in Fixup the head does not start at zero: that would leave no gradient in x to step along. Clip gradients to a norm
+    of about 1: without it the wide networks diverge at a learning rate of 0.1.
     """
     for branch in branches:
         for conv in branch[:-1]:

@@ -58,9 +58,7 @@ class Layout:
 class StackedMLP:
     """R perceptrons with ReLU between the layers; replica r is the `MLP` whose `state_dict` is `replica(r)`.
 
-    Shape:
-        (R, B, D) -> (R, B, K): replica r sees its own batch. Differentiable with respect to x; the training step has
-        its own backward (`passes`).
+    (R, B, D) -> (R, B, K): replica r sees its own batch. The training step has a backward of its own (`Passes`).
     """
 
     def __init__(self, layout: Layout, flat: Tensor) -> None:

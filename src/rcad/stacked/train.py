@@ -347,11 +347,7 @@ HIDDEN = (128,)  # what `MLP` takes where a config names no hidden layers
 def train_configs(
     configs: Sequence[RunConfig], problems: Sequence[Problem], *, progress: Progress | None = None
 ) -> StackedResult:
-    """Trains one replica per config on its data, as `prepare` gives it.
-
-    They must be such that can be stacked (`why_not`), and may differ in seed, data, the numbers of the method, and lr,
-    weight_decay and clip.
-    """
+    """Trains one replica per config that can be stacked (`why_not`) on its data, as `prepare` gives it."""
     first = configs[0]
     return train_stacked(
         StackedProblem.of(problems),
