@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import mse_loss, nll_loss
 
 from one_line import refusals
 from rcad import Cutmix, Cutout, FeatureAscent, Flip, Mixup, PadCrop, augment, methods
 from rcad.loss.augmentations import beta
+from rcad.models import Model, build
 from small_nets import CLASSES, images, left_alone, soft
 
 ALL = [PadCrop(), Flip(), Cutout(4), Mixup(), Cutmix()]
@@ -133,24 +134,15 @@ test_wrong_values_are_named = refusals(
 )
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.body = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(144, 6))
-        self.head = nn.Linear(6, CLASSES)
-
-    def features(self, x: Tensor) -> Tensor:
-        return self.body(x)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
+def small_net() -> Model:
+    torch.manual_seed(0)
+    return build("small_cnn", num_outputs=CLASSES, in_shape=(3, 8, 8), width=4, norm="batch")
 
 
 @pytest.mark.parametrize(("eta", "gamma"), [(0.0, 1.0), (1.0, 1.0), (2.0, 0.7)])
 def test_the_ascent_is_that_of_the_program_in_its_own_units(eta: float, gamma: float) -> None:
     """Inputs in [-1, 1], means over a batch of 128, a step of 20.0; here each example by itself, whatever its batch."""
-    net, (x, y) = Net().double(), images(128, dtype=torch.float64)
+    net, (x, y) = small_net().double(), images(128, dtype=torch.float64)
     growth = replace(methods.me_ada().growth, eta=eta, gamma=gamma, levels=None)
     grown, labels = growth.grow(net, x, y, batch_size=100)
     net.eval()
@@ -170,7 +162,7 @@ def test_the_ascent_is_that_of_the_program_in_its_own_units(eta: float, gamma: f
 
 
 def test_images_stay_images_of_8_bits() -> None:
-    net, (x, y) = Net(), images()
+    net, (x, y) = small_net(), images()
     stored = (x * 255).round().byte()
     growth = FeatureAscent(steps=2, step_size=50.0)
     grown, _ = growth.grow(net, stored, y)
@@ -182,15 +174,15 @@ def test_images_stay_images_of_8_bits() -> None:
 
 
 def test_the_model_is_left_as_it_was_and_progress_is_reported() -> None:
-    net, calls = Net().train(), []
-    net.body[1].eval()
+    net, calls = small_net().train(), []
+    net.get_submodule("bn1").eval()
     with left_alone(net):
         FeatureAscent(steps=2).grow(net, *images(), batch_size=3, progress=lambda *call: calls.append(call))
     assert calls == [(3, 7), (6, 7), (7, 7)]
 
 
 def test_memory_is_capped_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    net, (x, y) = Net(), images(20)
+    net, (x, y) = small_net(), images(20)
     growth = FeatureAscent(steps=1, max_bytes=8 * x[0].numel() * 4, levels=None, step_size=1e-9)
     with caplog.at_level(logging.WARNING, "rcad"):
         grown, labels = growth.grow(net, x, y, generator=torch.Generator().manual_seed(0))
@@ -208,7 +200,7 @@ def test_rounds_come_every_so_many_epochs() -> None:
 
 test_wrong_input_is_named = refusals(
     (lambda: FeatureAscent().grow(nn.Linear(2, 2), *images()), "features() and head(), but got Linear"),
-    (lambda: FeatureAscent(max_bytes=1).grow(Net(), *images()), "at least one example"),
+    (lambda: FeatureAscent(max_bytes=1).grow(small_net(), *images()), "at least one example"),
     (lambda: FeatureAscent(rounds=0), "expected rounds to be a whole number >= 1"),
     (lambda: FeatureAscent(gamma=-1.0), "expected gamma to be a finite number >= 0"),
 )

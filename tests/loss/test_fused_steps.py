@@ -225,8 +225,3 @@ def test_after_each_backward_its_gradients_can_be_taken_away(name: str, options:
     for key, p in whole.named_parameters():
         assert p.grad is not None
         torch.testing.assert_close(sum(one[key] for one in taken if key in one), p.grad)
-    if any(term.where is None and term.view == case.terms[0].view for term in case.terms):
-        alone = deep_norm_net()
-        clean = tuple(term for term in case.terms if term.where is None and term.view == case.terms[0].view)
-        take(False, Case(clean, case.likelihood), alone, x, y, **raw, **OPTIONS[options])
-        torch.testing.assert_close(taken[0], gradients(alone))
