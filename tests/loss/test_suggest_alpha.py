@@ -68,10 +68,11 @@ def test_arrays_lists_and_bytes_are_read_too() -> None:
     fixed.flags.writeable = False  # as the columns of a data frame
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert suggest_alpha(x.numpy(), y.numpy()) == expected
-        assert suggest_alpha(fixed, y.tolist()) == expected
+        assert suggest_alpha(x.numpy(), y.numpy()) == suggest_alpha(fixed, y.tolist()) == expected
         assert suggest_alpha(x.numpy()[:, :, ::-1], y) == pytest.approx(expected)
         assert suggest_alpha(stored, y) == pytest.approx(suggest_alpha(stored.float() / 255, y))
+        for fine in (8 * x - 4, 255 * x.flatten(1)):  # neither looks like bytes
+            suggest_alpha(fine, y)
 
 
 def test_bytes_as_floats_warn() -> None:
@@ -80,10 +81,6 @@ def test_bytes_as_floats_warn() -> None:
         scaled = suggest_alpha(255 * x, y)
     assert scaled == pytest.approx(255 * suggest_alpha(x, y))
     assert caught[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for fine in (x, (x * 255).byte(), 8 * x - 4, 255 * x.flatten(1)):
-            suggest_alpha(fine, y)
 
 
 TWINS = torch.tensor([[0.0], [0.0], [0.0], [0.0], [5.0], [7.0]]), torch.tensor([0, 1, 0, 1, 0, 1])
@@ -95,8 +92,6 @@ def test_identical_examples_of_two_classes_do_not_count() -> None:
 
 
 IMAGES = images()[0]
-
-
 test_examples_that_cannot_be_measured_are_named = refusals(
     (IMAGES, torch.zeros(7), "expected one class label per example"),
     (IMAGES, torch.zeros(3, dtype=torch.long), "expected one class label per example"),
@@ -123,11 +118,8 @@ def test_the_curve_is_what_the_steps_give() -> None:
 
 def test_a_linear_model_flips_at_its_margin() -> None:
     """For two classes along one axis the prediction at x = m flips exactly after a step of m."""
-    net = nn.Linear(1, 2, bias=False)
-    with torch.no_grad():
-        net.weight.copy_(torch.tensor([[-1.0], [1.0]]))
     x, y = torch.full((9, 1), 0.75), torch.ones(9, dtype=torch.long)
-    rows = along_adversarial(net, x, y, [0.1 * k for k in range(12)])
+    rows = along_adversarial(lambda x: torch.cat([-x, x], 1), x, y, [0.1 * k for k in range(12)])
     assert flip_distance(rows) == pytest.approx(0.8)
     assert flip_distance(rows[:5]) is None
 
@@ -158,12 +150,13 @@ def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_t
     assert criterion.settled == (count >= BATCHES)
 
 
-def test_the_loss_is_that_of_the_number() -> None:
-    x, y = images(12)
-    net, criterion = smooth_net(), RCAD()
+def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at() -> None:
+    (x, y), net, criterion = images(12), smooth_net(), RCAD()
+    with torch.no_grad():
+        criterion(net, 3 * x, y)
+    assert (criterion.alpha, criterion.lam) == ("auto", 0.1)
     loss = criterion(net, x, y)
     torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=criterion.alpha, lam=0.1))
-    assert criterion.lam == 0.1
 
 
 def test_it_is_logged_when_it_is_found_and_when_it_is_fixed(caplog: pytest.LogCaptureFixture) -> None:
@@ -183,13 +176,6 @@ def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests() -> None:
     assert list(criterion.losses(net, x[:1], y[:1] * 0 + 1).parts) == ["nll", "rcad"]
     with pytest.raises(InputError, match="expected the first 16 batches to differ in their labels"):
         taught(RCAD(), [(x, torch.zeros_like(y))] * BATCHES)
-
-
-def test_validation_is_not_looked_at() -> None:
-    criterion, (x, y) = RCAD(), images(6)
-    with torch.no_grad():
-        criterion(smooth_net(), 3 * x, y)
-    assert criterion.alpha == "auto"
 
 
 class Named(nn.Sequential):
