@@ -46,7 +46,6 @@ def fetch_numbers(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict
 
 
 def finite_check(name: str, values: Tensor, hint: str) -> Check:
-    """That there is neither NaN nor inf."""
     return Check(~torch.isfinite(values).all(), lambda: f"expected finite {name}, but got NaN or inf; {hint}")
 
 
@@ -93,7 +92,6 @@ class Labelled:
 
     @cached_property
     def confidence(self) -> Tensor:
-        """The largest probability."""
         return self.p.amax(1)
 
     @cached_property

@@ -174,7 +174,6 @@ class Gauge:
 
     @property
     def settled(self) -> bool:
-        """Whether alpha will stay as it is."""
         return not self._waits or self.batches >= BATCHES
 
     @property
@@ -184,7 +183,6 @@ class Gauge:
         return (watches or not self.settled) and torch.is_grad_enabled()
 
     def loss(self) -> Loss:
-        """The loss with alpha as it is known now."""
         if not self._waits:
             return self.asked
         terms = []

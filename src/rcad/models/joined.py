@@ -18,9 +18,9 @@ from rcad.models.convnets import ResNet, SmallCNN, WideResNet
 from rcad.models.layers import CHANNELS, Affine, FirstConv2d, StridedPointwise, on_tensor_cores
 
 JOINABLE = (ResNet, WideResNet, SmallCNN)
+# Channels from which on a GPU was seen to keep groups apart. Narrower ones it seems to take together with zeros between
+# them, and zero times what is not a number is not zero: that of one network was seen in others.
 NARROWEST = 16
-"""Channels from which on a GPU was seen to keep groups apart. Narrower ones it seems to take together with zeros
-between them, and zero times what is not a number is not zero: that of one network was seen in others."""
 ALIGNED = 8  # short rows of numbers begin at multiples of this many, so that wide loads can read each network's
 
 

@@ -90,9 +90,7 @@ class StackedMethod:
     def of(cls, methods: Sequence[Method], default: Likelihood, like: Tensor) -> StackedMethod:
         """Stacks one method per replica: equal but for weights, distances, smoothing, and growth's factors.
 
-        Args:
-            default: the likelihood of methods that set none.
-            like: a tensor, for dtype and device.
+        `default` is the likelihood of methods that set none, `like` a tensor for dtype and device.
         """
         shapes = [_structure(method, default) for method in methods]
         for method, shape in zip(methods, shapes, strict=True):
@@ -315,10 +313,7 @@ class StackedStep:
     ) -> tuple[Tensor, Tensor | None]:
         """Writes the gradients of step `number`; gives the losses (R,), and the output at x (R, B, K) if it has one.
 
-        Args:
-            x: (R, B, D).
-            target: labels or scaled targets, (R, B) or (R, B, T).
-            shares: what each example counts in its mean, (R, B); 1 each by default.
+        x is (R, B, D), target (R, B) or (R, B, T); shares (R, B) are what each example counts in its mean.
         """
         look, clean, moved, undo = self._planned[id(self.method.loss.plan(number))]
         y = target.flatten(0, 1)
@@ -374,7 +369,6 @@ class StackedStep:
 
 
 def _unit(g: Tensor, norm: Norm) -> Tensor:
-    """Every example of every replica scaled to length 1, (R, B, D)."""
     return unit(g.flatten(0, 1), norm).view_as(g)
 
 
@@ -388,13 +382,7 @@ ROWS = 128  # examples of each replica that ascend at a time: bounds the memory 
 def grow(
     growth: Sequence[FeatureAscent], model: StackedMLP, x: Tensor, target: Tensor, likelihood: StackedLikelihood
 ) -> Tensor:
-    """The new examples of each replica, (R, n, D), in the order of the old; their targets are the old ones'.
-
-    Args:
-        growth: one per replica; eta, gamma and step_size may differ.
-        x: all training examples, (R, n, D).
-        target: (R, n).
-    """
+    """What grows from all training examples x (R, n, D) of each replica, in their order; targets are the old ones'."""
     first = growth[0]
     if x[0].numel() * x.element_size() > first.max_bytes:
         raise InputError(f"expected training sets within max_bytes={first.max_bytes}, but got {tuple(x.shape)}")

@@ -191,21 +191,17 @@ class Passes:
         for k in reversed(range(len(self._values))):
             below = self._values[k - 1] if k else self._x
             if weights:
-                self._add(k, gradient, below)
+                self._weight_grads[k].baddbmm_(gradient.transpose(1, 2), below, beta=0 if self._fresh else 1)
+                if self._fresh:
+                    torch.sum(gradient, 1, out=self._bias_grads[k])
+                else:
+                    self._bias_grads[k].add_(torch.sum(gradient, 1, out=self._bias_sums[k]))
             if k:
                 gradient = torch.bmm(gradient, self.model.weights[k], out=self._grads[k])
                 relu_backward(gradient, below, 0, grad_input=gradient)
         if weights:
             self._fresh = False
         return torch.bmm(gradient, self.model.weights[0], out=self._grads[0]) if inputs else None
-
-    def _add(self, k: int, gradient: Tensor, below: Tensor) -> None:
-        beta = 0 if self._fresh else 1
-        self._weight_grads[k].baddbmm_(gradient.transpose(1, 2), below, beta=beta)
-        if self._fresh:
-            torch.sum(gradient, 1, out=self._bias_grads[k])
-        else:
-            self._bias_grads[k].add_(torch.sum(gradient, 1, out=self._bias_sums[k]))
 
 
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # torch.optim's defaults for Adam
@@ -216,7 +212,6 @@ class StackedOptimizer:
 
     Args:
         configs: one per replica; they may differ in lr, weight_decay and clip.
-        layout: of the flat tensors.
         like: a flat tensor, for dtype and device.
         epochs: of the whole training, for the schedule.
     """
@@ -240,14 +235,11 @@ class StackedOptimizer:
         self._decay = layout.spread(decay) if bool(decay.any()) else None
         self._clip = clip if bool(clip.isfinite().any()) else None
         self.steps = 0
+        self._adam = self.shared.name == "adamw"
         self.first = torch.zeros_like(like) if self._adam or self.shared.momentum else None
         self.second = torch.zeros_like(like) if self._adam else None
         self._work = torch.empty_like(like)
         self._shrinking: tuple[float, Tensor] | None = None  # what decay leaves of the weights, at a rate's factor
-
-    @property
-    def _adam(self) -> bool:
-        return self.shared.name == "adamw"
 
     def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
         """Moves the parameters; `gradient` is used up. `progress`: epochs done, a fraction inside an epoch."""

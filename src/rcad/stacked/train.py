@@ -37,7 +37,6 @@ class Examples(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Examples of each replica."""
         return self.x.shape[1]
 
     def stacked(self) -> Examples:
@@ -45,7 +44,6 @@ class Examples(NamedTuple):
         return self if self.x.ndim == 3 else Examples(self.x[None], self.y[None])
 
     def take(self, index: Tensor) -> Examples:
-        """Those of some of the replicas."""
         return self if self.shared else Examples(self.x[index], self.y[index])
 
     def expanded(self, replicas: int) -> Examples:
@@ -140,7 +138,6 @@ class StackedResult:
 
     @classmethod
     def empty(cls, model: StackedMLP, epochs: int, snapshots: Sequence[int] = ()) -> StackedResult:
-        """Before the first epoch; the model is the one to begin with."""
         nothing = torch.zeros(model.replicas, dtype=torch.int64, device=model.flat.device)
         blanks = {epoch: StackedMLP(model.layout, torch.full_like(model.flat, float("nan"))) for epoch in snapshots}
         first = StackedMLP(model.layout, model.flat.clone())
@@ -305,7 +302,6 @@ def train_stacked(
         methods: one for all, or one per replica; these may differ in numbers only (`StackedMethod.of`).
         seeds: of weights, batches and noise, one per replica.
         optim: one for all, or one per replica; these may differ in lr, weight_decay and clip.
-        epochs, batch_size: the last batch of an epoch may be smaller.
         selection: keep the last weights, or those that were best on the held-out set: by accuracy, then by likelihood,
             the earlier of equals.
         report: keep the numbers of every epoch, for which the held-out set is measured.
