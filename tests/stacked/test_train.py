@@ -30,7 +30,7 @@ from rcad.loss.methods import (
 )
 from rcad.loss.perturbations import GradientStep
 from rcad.loss.terms import Term
-from rcad.models.mlp import MLP
+from rcad.models.layers import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.stacked.train import Examples, StackedProblem, StackedResult, train_configs, train_stacked
 from rcad.train.loop import Trainer

@@ -19,11 +19,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import relu
 
+# Rows, channels (a word has a bit for each) and shares of rows that a program takes at a time; its warps; its stages.
 BLOCK_M, BLOCK_C, BLOCK_S, WARPS, STAGES = 64, 32, 32, 4, 3
-"""Rows, channels (a word has a bit for each) and shares of the rows that a program takes at a time; its warps; how far
-it reads ahead."""
+# How many elements a program should have at least; the fewest and most programs that are worth it nevertheless.
 ELEMENTS, PROGRAMS = 8192, (132, 528)
-"""How many elements a program should have at least; the fewest and most programs that are worth it nevertheless."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # what is computed in float32 without loss
 
 _wanted: ContextVar[bool] = ContextVar("own_norm_kernels", default=False)
@@ -170,8 +169,7 @@ class BatchNormFunction(torch.autograd.Function):
 class Fork(torch.autograd.Function):
     """What `BatchNormFunction` made, twice and in the same memory.
 
-    Of the two gradients one goes back as usual and the other is left with the maker's backward, which runs next. But
-    whoever still holds x may ask for its gradient: then the two are added here.
+    Of the two gradients one is left with the maker's backward, which runs next, unless somebody still holds x.
     """
 
     @staticmethod

@@ -1,7 +1,6 @@
 """Augmentations of a batch on its own device, drawn per example from an explicit generator.
 
-Images are (B, C, H, W) in [0, 1]. `augment(steps, x, target, ...)` applies several in order; mixing turns hard
-labels into probabilities and changes nothing else about them: smoothing belongs to the likelihood.
+Images are (B, C, H, W) in [0, 1]. Mixing turns hard labels into probabilities and changes nothing else about them.
 """
 
 from __future__ import annotations

@@ -140,8 +140,7 @@ class Criterion:
             share: what the gradients are multiplied by, where processes average them over parts of a batch that are
                 not equally large: this part's examples over the mean of all parts'.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
-            generator: where random numbers come from. With an `Alternating` the model holds as many networks, whose
-                examples alternate in the batch: each has a loss of its own, as if it were alone.
+            generator: with an `Alternating` the model holds as many networks, whose examples alternate in the batch.
         """
         whole("accumulate", accumulate, minimum=1)
         finite("share", share, above=0.0)
@@ -187,8 +186,7 @@ class RCAD(Criterion):
     Args:
         alpha: the distance from x to x', in the units of the input: an L2 distance in [0, 1] pixel space for images.
             Its useful window is set by the distance between classes; a value from another data set is a guess. "auto"
-            measures it on the first 16 batches (see `rcad.loss.suggest_alpha`) and logs what it found;
-            `rcad.suggest_alpha(x, y)` measures it on the whole training set.
+            measures it on the first 16 batches and logs it; `rcad.suggest_alpha(x, y)` on the whole training set.
         lam: the weight of the entropy. "auto" is 0.1, and 0.3 for regression targets (a Gaussian).
         likelihood: Categorical(), Gaussian() or Bernoulli().
         norm: "l2" (each example moves by alpha), "raw" (alpha times the gradient, the paper's formula), "linf".

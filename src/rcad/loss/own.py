@@ -1,7 +1,7 @@
 """Methods of the user's own, `mypackage.mymodule:my_method(lam=0.3)`: functions that return a `Method`.
 
-A module is imported where the user names it, in a command or in a call. Configs and records name it too, and may come
-from anybody: reading one imports nothing. A worker imports what the user named to the process that started it.
+A module is imported where the user names it, in a command or in a call; a worker imports what was named to the process
+that started it. Configs and records name it too, and may come from anybody: reading one imports nothing.
 """
 
 from __future__ import annotations

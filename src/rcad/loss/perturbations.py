@@ -1,8 +1,7 @@
 """Where a term looks: from a batch x to x', a detached tensor of the same shape.
 
-Directions come from the loss *summed* over the batch, so they do not depend on its size. Distances are in the
-units of the input, per example: pixels of [0, 1] for images. Inputs that were normalised as (pixels - mean) / std
-keep pixel units when `std` (and `mean`, if there are bounds) is given.
+Directions come from the loss *summed* over the batch, so they do not depend on its size. Distances are in the units of
+the input; inputs that were normalised keep pixel units when `std` (and `mean`, if there are bounds) is given.
 """
 
 from __future__ import annotations

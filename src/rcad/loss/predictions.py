@@ -147,8 +147,7 @@ def value_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 # Does a model that says 80% get 80% right? Bins are right-closed, ((b - 1) / M, b / M]; a probability of exactly 0
-# belongs to the first, 1 to the last. M = 15 as in Guo et al., "On calibration of modern neural networks", 2017. An
-# empty bin adds nothing.
+# belongs to the first. M = 15 as in Guo et al., "On calibration of modern neural networks", 2017.
 BINS = 15
 Kind = Literal["width", "mass"]
 

@@ -22,7 +22,7 @@ log = logging.getLogger("rcad")
 NETWORKS = {
     **{name: f"convnets:{name}" for name in ("resnet18", "resnet34", "resnet50", "wrn28_10", "wrn16_8")},
     "small_cnn": "convnets:SmallCNN",
-    "mlp": "mlp:MLP",
+    "mlp": "layers:MLP",
 }
 """Each network by its module, imported when it is used, and its class; its signature says which options it has."""
 TIMM = "timm:"

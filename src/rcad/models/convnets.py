@@ -1,8 +1,7 @@
 """The convolutional networks: ResNets, Wide ResNets, and a small one for few images.
 
-ResNet-18, -34 and -50 (He et al., 2015) have the stem for small or for large images; their parameter names are
-torchvision's, so its weights load as they are. Wide ResNet-28-10 and -16-8 (Zagoruyko and Komodakis, 2016) have
-pre-activation blocks with dropout. The small one, for images of 8x8 to 32x32 pixels, has by default no normalisation.
+The parameter names of the ResNets (He et al., 2015) are torchvision's, so its weights load as they are. Wide ResNets
+(Zagoruyko and Komodakis, 2016) have pre-activation blocks with dropout. The small one has by default no normalisation.
 All take images (B, C, H, W) in [0, 1]; what the options that they share mean, `build` says.
 """
 
@@ -90,7 +89,6 @@ class ResNet(Model):
         block: `BasicBlock` or `Bottleneck`.
         depths: blocks in each of the four stages.
         stem: "cifar" (3x3 convolution) or "imagenet" (7x7 with stride 2, then a max pool).
-        width: channels of the first stage.
     """
 
     def __init__(
@@ -163,7 +161,6 @@ class WideResNet(Model):
 
     Args:
         depth: layers, 6n + 4.
-        widen: the factor on the widths of the stages.
         width: channels of the stem; the stages have widen * width times 1, 2 and 4.
         dropout: probability in [0, 1), inside every block.
     """

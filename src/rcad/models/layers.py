@@ -1,28 +1,26 @@
-"""What the networks are made of: a body and a head, layer zero that normalises pixels, norms, two convolutions."""
+"""What the networks are made of: a body and a head, layer zero, norms, two convolutions; and the perceptron."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
-from torch.nn.functional import conv2d, pad
+from torch.nn.functional import conv2d, pad, relu
 
-from rcad.errors import InputError
+from rcad.errors import InputError, check_parameters, shown
 
 
 class Model(nn.Module):
     """A network cut in two: `forward(x) = head(features(x))`.
 
-    Subclasses keep the last linear layer under the name in `head_name`, so that weights trained with another
-    number of outputs can be loaded without it. Their layer zero leaves pixels as they are, until `build` gives it the
-    mean and deviation of the images.
-
-    Args:
-        channels: of the images; None for tables, which need no layer zero.
+    Subclasses keep the last linear layer under the name in `head_name`, so that weights trained with another number of
+    outputs can be loaded without it. Layer zero, which tables (channels=None) do not have, leaves pixels as they are
+    until `build` gives it the mean and deviation of the images.
     """
 
     head_name: str = "fc"
@@ -47,12 +45,9 @@ class Model(nn.Module):
 
 
 class Normalize(nn.Module):
-    """Subtract the mean and divide by the standard deviation of each channel.
+    """Subtract the mean and divide by the standard deviation of each channel, in the unit of x (pixels in [0, 1]).
 
     Both are saved with the weights: a checkpoint carries the scale that it was trained with.
-
-    Args:
-        mean, std: one number a channel, in the unit of x (pixels in [0, 1]).
     """
 
     mean: Tensor
@@ -68,6 +63,35 @@ class Normalize(nn.Module):
             # Integer pixels would pass through unnoticed at 255 times their size.
             raise InputError(f"expected floating-point pixels in [0, 1], but got {x.dtype}; divide by 255 first")
         return (x - self.mean.view(-1, 1, 1)) / self.std.view(-1, 1, 1)
+
+
+class MLP(Model):
+    """Linear layers with ReLU and dropout, then a linear head.
+
+    Args:
+        num_outputs: K logits for a categorical likelihood; 2 for a Gaussian one, (mean, log-variance).
+        in_shape: (D,) for features, which should be standardised; (C, H, W) for images, which are flattened.
+        hidden: units of each hidden layer; () is a linear model.
+        dropout: probability in [0, 1) after each hidden layer.
+    """
+
+    def __init__(
+        self, *, num_outputs: int, in_shape: Sequence[int], hidden: Sequence[int] = (128,), dropout: float = 0.0
+    ) -> None:
+        super().__init__(in_shape[0] if len(in_shape) == 3 else None)
+        sizes = (math.prod(in_shape), *hidden)
+        count = sum((a + 1) * b for a, b in pairwise((*sizes, num_outputs)))
+        check_parameters(f"hidden layers of {shown(tuple(hidden))}", count)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = sizes[-1]
+        self.fc = nn.Linear(sizes[-1], num_outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        x = self.normalize(x).flatten(1)
+        for layer in self.layers:
+            x = self.dropout(relu(layer(x)))
+        return x
 
 
 Norm = Literal["batch", "group", "none"]
@@ -142,9 +166,8 @@ CHANNELS = 8  # what bf16 tensor cores take at a time
 class FirstConv2d(nn.Conv2d):
     """A convolution over few channels, with zero channels added where that makes it faster.
 
-    Three channels do not fit tensor cores: cuDNN falls back on slower kernels, or copies and pads by itself in every
-    pass. Zeros change nothing in the result; parameters and their names are those of `nn.Conv2d`. Where the channels
-    come in groups, whoever groups them adds the zeros.
+    Three channels do not fit tensor cores: cuDNN falls back on slower kernels, or pads by itself in every pass. Zeros
+    change nothing in the result. Where the channels come in groups, whoever groups them adds the zeros.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -175,8 +198,7 @@ def on_tensor_cores(x: Tensor) -> bool:
 class StridedPointwise(nn.Conv2d):
     """A 1x1 convolution with a stride; compiled, the pixels that it skips are left out before it runs.
 
-    Then its gradient is made at the size of the output, and the zeros between are filled in by the kernel that adds the
-    gradients of a block's two branches. Uncompiled, filling them in would take longer.
+    Then the zeros between are filled in by the kernel that adds the gradients of a block's two branches.
     """
 
     def forward(self, x: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from rcad.errors import InputError, whole
-from rcad.models.mlp import MLP
+from rcad.models.layers import MLP
 from rcad.runs.config import OptimConfig
 from rcad.train.loop import learning_rate
 from rcad.train.machine import own_randomness

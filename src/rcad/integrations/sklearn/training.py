@@ -14,7 +14,7 @@ from rcad.loss.augmentations import augment
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.methods import Method
 from rcad.loss.terms import Losses
-from rcad.models.mlp import MLP
+from rcad.models.layers import MLP
 from rcad.stacked.method import StackedLikelihood, StackedMethod, Step
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.train import Examples as Stack
