@@ -75,7 +75,6 @@ test_what_cannot_be_is_said = refusals(
     (fit, Method(extra=(Term("pgd", where=ProjectedAscent(0.1)),)), "but got ProjectedAscent"),
     (fit, Method(likelihood=Bernoulli()), "expected Categorical or Gaussian"),
     (fit, Method(likelihood=Categorical(weight=(1.0, 2.0))), "expected no class weights"),
-    (lambda: Layout(0, (1, 2)), "expected replicas to be a whole number >= 1, but got 0"),
     (lambda: StackedMLP(Layout(1, (1, 2)), torch.zeros(1)), "expected 4 parameters, but got a tensor"),
 )
 

@@ -8,7 +8,7 @@ launches are what costs, keep torch's layers; compiled ones are given kernels by
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -45,20 +45,16 @@ def activated(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Ten
     return relu(norm(x) if residual is None else norm(x) + residual)
 
 
-def normalised(norm: nn.Module, x: Tensor) -> Tensor:
-    y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
-    return y
+def normalised(norm: nn.Module, x: Tensor, *, torchs: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """norm(x); `torchs` is the layer's own pass, where the layer itself asks."""
+    return _applied(norm, x, None, active=False) if _suits(norm, x, None) else (torchs or norm)(x)
 
 
 def use_in(model: nn.Module) -> None:
     """Lets the BatchNorm layers of a model that was written elsewhere use our kernels, inside `own_kernels`."""
     for layer in model.modules():
         if type(layer) is nn.BatchNorm2d:
-            layer.forward = partial(_normalised_or_torchs, layer)  # type: ignore[method-assign]
-
-
-def _normalised_or_torchs(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
-    return _applied(norm, x, None, active=False) if _suits(norm, x, None) else nn.BatchNorm2d.forward(norm, x)
+            layer.forward = partial(normalised, layer, torchs=partial(nn.BatchNorm2d.forward, layer))  # type: ignore[method-assign]
 
 
 def forked(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,8 +23,6 @@ from rcad.loss.terms import Losses, MeasureName, Plan, Term, weight_for
 
 log = logging.getLogger("rcad")
 
-CALL_OPTIONS = ("weight", "generator", "raw", "raw_target", "step")
-
 
 class Scaler(Protocol):
     """The part of torch.amp.GradScaler that is needed."""
@@ -253,7 +251,8 @@ def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: Alpha, lam: Alpha, *
         >>> loss = rcad_loss(model, x, y, alpha=0.5, lam=0.02)  # doctest: +SKIP
         >>> loss.backward()  # doctest: +SKIP
     """
-    call = {key: options.pop(key) for key in CALL_OPTIONS if key in options}
+    of_a_call = {"weight", "generator", "raw", "raw_target", "step"}
+    call = {key: options.pop(key) for key in of_a_call & options.keys()}
     if options.get("every", 1) != 1 and "step" not in call:
         raise InputError("expected step= with every=, since a function cannot count its calls; or use RCAD(...)")
     if isinstance(alpha, str):

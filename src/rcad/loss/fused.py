@@ -89,7 +89,6 @@ class BackwardStep:
         return losses._replace(total=losses.total.detach())
 
     def _look(self, view: View, look: Look) -> None:
-        """All passes over one view: at x where a clean term or a direction needs it, then at each x'."""
         learned = bool(look.clean) and view.x.requires_grad  # x' is a constant
         checked = bool(look.clean or look.directions)
         gradients = self._at_x(view, look, learned=learned) if checked else []

@@ -1,7 +1,6 @@
 """A method is a value: it prints, compares, hashes, and goes to and from a plain dict.
 
-Each fills the slots that are its own; `compose` puts several together and refuses two owners of one slot. Below stand
-those of the paper, its controls and its named recipes; units and defaults: see `methods/<name>.md`.
+Each fills the slots that are its own; `compose` refuses two owners of one. Units and defaults: see `methods/<name>.md`.
 """
 
 from __future__ import annotations

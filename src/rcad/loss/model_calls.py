@@ -20,7 +20,6 @@ Inputs = Tensor | Mapping[str, Any]
 
 LOGIT_KEYS = ("logits", "out", "output")
 
-
 Output = int | str | Callable[[Any], Tensor]
 """Which part of what a model returned is its prediction: an index, a key or attribute, or a function of it."""
 

@@ -38,8 +38,7 @@ class Loss:
     """What is to be minimised, without the model.
 
     Args:
-        likelihood: what the model's output means.
-        terms: what is summed.
+        likelihood, terms: what the model's output means, and what is summed.
         input_key, mask_key: for inputs that are mappings: the tensor to perturb, and the mask of its real positions.
             By default the only floating-point entry, and "attention_mask" where there is one.
         units: "pixels" warns when images look normalised while alpha is a distance in [0, 1] pixels; "input" does not.
@@ -169,13 +168,7 @@ def _evaluate_view(
 
 
 def perturbed(
-    term: Term,
-    likelihood: Likelihood,
-    view: View,
-    gradient: Tensor | None,
-    generator: Source | None,
-    *,
-    reentrant: bool,
+    term: Term, likelihood: Likelihood, view: View, gradient: Tensor | None, generator: Source | None, reentrant: bool
 ) -> Tensor:
     """x' for a term; it needs a gradient itself where the model's checkpoints are `reentrant`."""
     assert term.where is not None

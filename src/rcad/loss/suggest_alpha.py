@@ -261,10 +261,7 @@ class Gauge:
 
 
 def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
-    """alpha for these examples; None where they do not tell: too few, all alike, or of one class.
-
-    Class labels: half the median distance to the nearest example with another label. Real targets: see `among_reals`.
-    """
+    """alpha for these examples, see `suggest_alpha` and `among_reals`; None where they are too few, or of one class."""
     rows = x.flatten(1).float()
     if len(rows) < 2:
         return None

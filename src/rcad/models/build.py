@@ -98,10 +98,9 @@ def build(
 def load_weights(model: Model, path: str | Path) -> None:
     """Copy the weights in a file into `model`; on any error the model is left as it was.
 
-    A last layer that the file has for other outputs starts anew, with a warning of the logger `rcad`. What a file may
-    always lack: the means and deviations of `Normalize` (other programs keep them elsewhere) and BatchNorm's batch
-    counters (old files have none). For grey images the first layer of a file for colour ones is summed over the
-    colours, as timm does, also with a warning.
+    A last layer that the file has for other outputs starts anew, and for grey images the first layer of a file for
+    colour ones is summed over the colours, both with a warning of the logger `rcad`. A file may always lack the means
+    and deviations of `Normalize` and BatchNorm's batch counters.
 
     Args:
         path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".

@@ -103,7 +103,6 @@ def _check_reachable(name: str, repository: str) -> None:
 
 @cache
 def _warn_of_size(name: str, side: int, own: int) -> None:
-    """Warn once, however many runs there are."""
     log.warning(
         "%s was trained on images of %d pixels a side, but these have %d; --size %d resizes them", name, own, side, own
     )

@@ -50,11 +50,9 @@ class StackedLikelihood:
         return self.base.entropy(output, valid)
 
     def uniform_nll(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
-        uniform: Any = getattr(self.base, "uniform_nll", None)
-        if uniform is None:
+        if not isinstance(self.base, Categorical):
             raise InputError("expected classes for uniform_cross_entropy, but got a Gaussian; use negative_entropy")
-        result: Tensor = uniform(output, valid)
-        return result
+        return self.base.uniform_nll(output, valid)
 
     def plain(self) -> StackedLikelihood:
         return self if self.smoothing is None else self._plain
@@ -123,12 +121,11 @@ class StackedMethod:
 
     @cached_property
     def loss(self) -> Loss:
-        """The terms without their numbers, which plan the passes of each step as for one model."""
+        """The terms without their numbers, which plan the passes as for one model."""
         return Loss(self.likelihood, tuple(term.term for term in self.terms))
 
     @property
     def draws(self) -> bool:
-        """Whether a term needs noise."""
         return any(isinstance(term.term.where, RandomStep) for term in self.terms)
 
 
@@ -276,8 +273,6 @@ Step = Callable[[Tensor, Tensor, int, Tensor | None], tuple[Tensor, Tensor | Non
 
 
 class _Planned(NamedTuple):
-    """The passes of a step."""
-
     look: Look
     clean: list[Part]  # the terms at x
     moved: list[Part]  # those at x'

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from rcad.errors import InputError, whole
+from rcad.errors import InputError
 from rcad.models.layers import MLP
 from rcad.runs.config import OptimConfig
 from rcad.train.loop import learning_rate
@@ -29,11 +29,6 @@ class Layout:
 
     replicas: int
     sizes: tuple[int, ...]  # units from input to output, e.g. (13, 50, 2)
-
-    def __post_init__(self) -> None:
-        whole("replicas", self.replicas, minimum=1)
-        if len(self.sizes) < 2 or any(size < 1 for size in self.sizes):
-            raise InputError(f"expected positive numbers of units from input to output, but got {self.sizes}")
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:

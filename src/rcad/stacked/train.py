@@ -74,11 +74,10 @@ class StackedProblem:
         def stacked(pairs: Iterable[tuple[Tensor, Tensor]]) -> Examples:
             return Examples(*map(torch.stack, zip(*pairs, strict=True)))
 
-        first = problems[0]
         train, val = stacked(problem.train for problem in problems), stacked(problem.val for problem in problems)
         scales = [problem.target_scale for problem in problems if problem.target_scale is not None]
-        scale = torch.tensor(scales, dtype=torch.float64, device=first.device) if scales else None
-        return cls(train, first.classes, val if val.length else None, scale)
+        scale = torch.tensor(scales, dtype=torch.float64, device=train.x.device) if scales else None
+        return cls(train, problems[0].classes, val if val.length else None, scale)
 
     @property
     def likelihood(self) -> Likelihood:
