@@ -44,22 +44,6 @@ def test_features_and_head_are_the_whole_network(name: str) -> None:
     assert 0.3 in {getattr(layer, "p", getattr(layer, "drop_rate", None)) for layer in model.modules()}
 
 
-def test_the_network_s_own_statistics_are_layer_zero(timm: Any) -> None:
-    model: Any = build("timm:test_efficientnet", **IMAGE)
-    assert model.normalize.mean.flatten().tolist() == pytest.approx(timm.data.IMAGENET_DEFAULT_MEAN)
-    assert model.normalize.std.flatten().tolist() == pytest.approx(timm.data.IMAGENET_DEFAULT_STD)
-    assert build("timm:test_resnet", num_outputs=5, in_shape=(1, 32, 32))(torch.rand(2, 1, 32, 32)).shape == (2, 5)
-
-
-@pytest.mark.usefixtures("timm")
-def test_weights_go_to_another_number_of_classes(tmp_path: Path) -> None:
-    source = build("timm:test_vit", **IMAGE)
-    torch.save(source.state_dict(), tmp_path / "w.pt")
-    target = build("timm:test_vit", num_outputs=3, in_shape=(3, 32, 32), weights=tmp_path / "w.pt")
-    x = torch.rand(2, 3, 32, 32)
-    assert torch.equal(source.eval().features(x), target.eval().features(x))
-
-
 def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "timm.py"
     broken.write_text("raise RuntimeError('operator torchvision::nms does not exist\\nand more')", encoding="utf-8")
