@@ -23,10 +23,9 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 
 from rcad.loss.likelihoods import Gaussian
 from rcad.loss.methods import Method, compose, gaussian, rcad
-from rcad.models.mlp import MLP
+from rcad.models.layers import MLP
 from rcad.runs.config import OptimConfig
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_stacked
+from rcad.stacked.train import Examples, StackedProblem, train_stacked
 from rcad.train.task import derived
 
 ALPHA, LAM = 0.3, 0.3

@@ -25,7 +25,7 @@ from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, base, train
 from rcad.integrations.sklearn.network import Network
 from rcad.integrations.sklearn.tables import _table
 from rcad.integrations.sklearn.training import OneNetwork
-from rcad.models.mlp import MLP
+from rcad.models.layers import MLP
 from rcad.train.task import derived
 
 CLASSES = [0, 1, 2]

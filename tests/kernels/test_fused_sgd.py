@@ -32,17 +32,10 @@ def test_the_order_in_memory_is_what_counts() -> None:
     assert same_order(narrow, narrow.contiguous(memory_format=torch.channels_last))
     grad = torch.arange(48.0).view(4, 3, 2, 2)
     moved = _like(grad, weight)
-    assert moved is not None
     assert same_order(moved, weight)
     assert torch.equal(moved, grad)
     assert _like(moved, weight) is moved
     assert _like(None, weight) is None
-
-
-def test_without_a_gpu_torch_does_the_work() -> None:
-    model = nn.Linear(3, 2)
-    weights = list(model.parameters())
-    assert not suits(Run(torch.optim.SGD(weights, momentum=0.9), weights, weights))
 
 
 def test_a_weight_that_has_no_copy_is_written_once() -> None:
@@ -50,23 +43,19 @@ def test_a_weight_that_has_no_copy_is_written_once() -> None:
     weights = [nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(8))]
     leaves = [weights[0].detach()[:], weights[1].detach().bfloat16()]
     run = Run(torch.optim.SGD(weights, momentum=0.9), weights, leaves)
+    assert not suits(run)  # without a GPU torch does the work
     table = ClippedSGD([run], None)._table([0, 1], [[torch.ones(8), torch.ones(8)]])
     assert table[:, 3].tolist() == [0, leaves[1].data_ptr()]
-
-
-def test_momentum_lies_before_what_steps_leave_behind() -> None:
-    weights = [nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(2, 3))]
-    optimizer = torch.optim.SGD(weights, momentum=0.9)
-    kept = optimizer.state[weights[0]]["momentum_buffer"] = torch.ones(8)
-    ClippedSGD([Run(optimizer, weights, weights)], None)
-    assert optimizer.state[weights[0]]["momentum_buffer"] is kept
-    assert torch.equal(optimizer.state[weights[1]]["momentum_buffer"], torch.zeros(2, 3))
 
 
 def test_each_run_has_its_own_momentum_and_its_own_length() -> None:
     weights = [[nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(16))] for _ in range(3)]
     runs = [Run(torch.optim.SGD(own, momentum=0.9), own, own) for own in weights]
+    first, second = (runs[0].optimizer.state[weight] for weight in weights[0])
+    kept = first["momentum_buffer"] = torch.ones(8)
     kernels = ClippedSGD(runs, 1.0)
+    assert first["momentum_buffer"] is kept
+    assert torch.equal(second["momentum_buffer"], torch.zeros(16)), "it lies before what steps leave behind"
     assert kernels._owners == [0, 0, 1, 1, 2, 2]
     assert len(kernels._divisors) == 3
     table = kernels._table([0, 3, 5], [[torch.ones(8), torch.ones(16), torch.ones(16)]])

@@ -1,18 +1,22 @@
-"""Per example, under a generator, with targets that say what is in the image."""
+"""What happens to a batch, per example and under a generator; and to the training set, in ADA's own units."""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
+from torch import nn
+from torch.nn.functional import mse_loss, nll_loss
 
 from one_line import refusals
-from rcad import Cutmix, Cutout, Flip, Mixup, PadCrop, augment
-from rcad.loss.augmentations import beta, probabilities
-from small_nets import CLASSES, images, soft
+from rcad import Cutmix, Cutout, FeatureAscent, Flip, Mixup, PadCrop, augment, methods
+from rcad.loss.augmentations import beta
+from rcad.models import Model, build
+from small_nets import CLASSES, images, left_alone, soft
 
 ALL = [PadCrop(), Flip(), Cutout(4), Mixup(), Cutmix()]
 ids = [type(step).__name__ for step in ALL]
@@ -27,14 +31,12 @@ def test_shape_range_and_generator(step: Any) -> None:
     x, y = images(64)
     kept, rng = x.clone(), torch.get_rng_state()
     moved, target = step(x, y, classes=CLASSES, generator=seeded())
-    assert moved.shape == x.shape
-    assert moved.dtype == x.dtype
+    assert (moved.shape, moved.dtype) == (x.shape, x.dtype)
     assert 0 <= moved.min() <= moved.max() <= 1
     assert torch.equal(x, kept)
     assert torch.equal(torch.get_rng_state(), rng)
-    again, again_target = step(x, y, classes=CLASSES, generator=seeded())
-    assert torch.equal(moved, again)
-    assert torch.equal(target, again_target)
+    again = step(x, y, classes=CLASSES, generator=seeded())
+    assert all(map(torch.equal, again, (moved, target)))
     assert not torch.equal(moved, step(x, y, classes=CLASSES, generator=seeded(1))[0])
 
 
@@ -86,7 +88,10 @@ def test_mixup_blends_images_and_targets_alike() -> None:
     x = torch.eye(CLASSES)[:, :, None, None].expand(CLASSES, CLASSES, 2, 2)  # image c is 1 in channel c
     mixed, target = Mixup(1.0)(x, torch.arange(CLASSES), classes=CLASSES, generator=seeded())
     torch.testing.assert_close(mixed[:, :, 0, 0], target)
-    torch.testing.assert_close(target.sum(1), torch.ones(CLASSES))
+    torch.testing.assert_close(target.sum(1), torch.ones(CLASSES))  # nothing is smoothed
+    blend = soft(torch.arange(CLASSES))
+    _, target = Mixup(1.0)(x, blend, generator=seeded())
+    torch.testing.assert_close(target, mixed[:, :, 0, 0] @ blend)
 
 
 def test_cutmix_targets_are_the_pasted_areas() -> None:
@@ -108,29 +113,14 @@ def test_the_blend_is_beta_distributed(alpha: float) -> None:
 
 
 def test_a_tiny_alpha_gives_no_nan() -> None:
-    draws = beta(1e-4, torch.empty(5_000), seeded())
-    assert not draws.isnan().any()
-    assert 0.45 < draws.mean() < 0.55
-
-
-def test_soft_targets_mix_too_and_nothing_is_smoothed() -> None:
-    x, y = images()
-    t = soft(y)
-    _, mixed = Mixup()(x, t, generator=seeded())
-    torch.testing.assert_close(mixed.sum(1), torch.ones(7))
-    assert probabilities(t, None) is t
-    assert set(probabilities(y, CLASSES).unique().tolist()) == {0.0, 1.0}
+    assert 0.45 < beta(1e-4, torch.empty(5_000), seeded()).mean() < 0.55
 
 
 def test_steps_apply_in_order() -> None:
-    x, y = images()
-
-    def by_hand(g: torch.Generator) -> tuple[Tensor, Tensor]:
-        return Mixup()(Flip()(x, y, generator=g)[0], y, classes=CLASSES, generator=g)
-
+    (x, y), draw = images(), seeded(4)
+    by_hand = Mixup()(Flip()(x, y, generator=draw)[0], y, classes=CLASSES, generator=draw)
     ours = augment([Flip(), Mixup()], x, y, classes=CLASSES, generator=seeded(4))
-    for left, right in zip(ours, by_hand(seeded(4)), strict=True):
-        assert torch.equal(left, right)
+    assert all(map(torch.equal, ours, by_hand))
 
 
 test_wrong_values_are_named = refusals(
@@ -141,4 +131,76 @@ test_wrong_values_are_named = refusals(
     (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
     (lambda: Mixup()(*images()), "expected the number of classes"),
     (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
+)
+
+
+def small_net() -> Model:
+    torch.manual_seed(0)
+    return build("small_cnn", num_outputs=CLASSES, in_shape=(3, 8, 8), width=4, norm="batch")
+
+
+@pytest.mark.parametrize(("eta", "gamma"), [(0.0, 1.0), (1.0, 1.0), (2.0, 0.7)])
+def test_the_ascent_is_that_of_the_program_in_its_own_units(eta: float, gamma: float) -> None:
+    """Inputs in [-1, 1], means over a batch of 128, a step of 20.0; here each example by itself, whatever its batch."""
+    net, (x, y) = small_net().double(), images(128, dtype=torch.float64)
+    growth = replace(methods.me_ada().growth, eta=eta, gamma=gamma, levels=None)
+    grown, labels = growth.grow(net, x, y, batch_size=100)
+    net.eval()
+    scaled, anchor = 2 * x - 1, net.features(x).detach()
+    for _ in range(15):
+        probe = scaled.clone().requires_grad_(True)
+        features = net.features((probe + 1) / 2)
+        log_p = net.head(features).log_softmax(1)
+        entropy = -(log_p.exp() * log_p).sum(1).mean()
+        gain = nll_loss(log_p, y) - gamma * mse_loss(features, anchor) + eta * entropy
+        (gradient,) = torch.autograd.grad(gain, probe)
+        scaled = scaled + 20.0 * gradient
+    assert (scaled + 1 - 2 * x).abs().max() > 1e-2
+    torch.testing.assert_close(grown, (scaled + 1) / 2)
+    assert torch.equal(labels, y)
+    assert methods.ada().growth == replace(methods.me_ada().growth, eta=0.0)
+
+
+def test_images_stay_images_of_8_bits() -> None:
+    net, (x, y) = small_net(), images()
+    stored = (x * 255).round().byte()
+    growth = FeatureAscent(steps=2, step_size=50.0)
+    grown, _ = growth.grow(net, stored, y)
+    assert grown.dtype == torch.uint8
+    assert not torch.equal(grown, stored)
+    floats, _ = growth.grow(net, stored.float() / 255, y)
+    torch.testing.assert_close(floats, grown.float() / 255)
+    assert 0 <= floats.min() <= floats.max() <= 1
+
+
+def test_the_model_is_left_as_it_was_and_progress_is_reported() -> None:
+    net, calls = small_net().train(), []
+    net.get_submodule("bn1").eval()
+    with left_alone(net):
+        FeatureAscent(steps=2).grow(net, *images(), batch_size=3, progress=lambda *call: calls.append(call))
+    assert calls == [(3, 7), (6, 7), (7, 7)]
+
+
+def test_memory_is_capped_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    net, (x, y) = small_net(), images(20)
+    growth = FeatureAscent(steps=1, max_bytes=8 * x[0].numel() * 4, levels=None, step_size=1e-9)
+    with caplog.at_level(logging.WARNING, "rcad"):
+        grown, labels = growth.grow(net, x, y, generator=torch.Generator().manual_seed(0))
+    assert len(grown) == len(labels) == 8
+    assert "growing 8 of 20 examples" in caplog.text
+    sources = [next(i for i in range(20) if torch.allclose(x[i], g, atol=1e-5)) for g in grown]
+    assert len(set(sources)) == 8
+    assert torch.equal(labels, y[sources])
+
+
+def test_rounds_come_every_so_many_epochs() -> None:
+    growth = FeatureAscent(epochs=10, rounds=2)
+    assert [epoch for epoch in range(60) if growth.due(epoch)] == [10, 20]
+
+
+test_wrong_input_is_named = refusals(
+    (lambda: FeatureAscent().grow(nn.Linear(2, 2), *images()), "features() and head(), but got Linear"),
+    (lambda: FeatureAscent(max_bytes=1).grow(small_net(), *images()), "at least one example"),
+    (lambda: FeatureAscent(rounds=0), "expected rounds to be a whole number >= 1"),
+    (lambda: FeatureAscent(gamma=-1.0), "expected gamma to be a finite number >= 0"),
 )

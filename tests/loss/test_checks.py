@@ -35,43 +35,29 @@ class Deaf(nn.Module):
         return self.logits + 0 * x.flatten(1)[:, :5]
 
 
-PLAIN = RCAD(0.5, 0.1)
+PLAIN, REALS = RCAD(0.5, 0.1), RCAD(0.3, 0.3, likelihood=Gaussian())
+IN_PIXELS = "but alpha is a distance in [0, 1] pixels"
+WHICH_DIMENSION = (
+    "the shape (5, 3, 3), and dimension 1 was taken for the classes; where the last holds them, use "
+    "Categorical(class_dim=-1), else class_dim=-2 says that 1 is meant"
+)
 WARNS: dict[str, tuple[RCAD, Make, Tensor, Tensor, str]] = {
-    "normalised": (PLAIN, norm_net, 5 * X - 2.5, Y, "look normalised, but alpha is a distance in [0, 1] pixels; pass"),
-    "scaled": (
-        PLAIN,
-        norm_net,
-        255 * X,
-        Y,
-        "look scaled, but alpha is a distance in [0, 1] pixels; divide them by 255",
-    ),
-    "counted to 16": (
-        PLAIN,
-        norm_net,
-        16 * X,
-        Y,
-        "and look scaled, but alpha is a distance in [0, 1] pixels; divide them by 16",
-    ),
+    "normalised": (PLAIN, norm_net, 5 * X - 2.5, Y, f"look normalised, {IN_PIXELS}; pass std="),
+    "scaled": (PLAIN, norm_net, 255 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 255"),
+    "counted to 16": (PLAIN, norm_net, 16 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 16"),
     "frozen": (PLAIN, lambda: norm_net().requires_grad_(False), X, Y, "nothing will be trained"),
     "softmax": (PLAIN, lambda: nn.Sequential(smooth_net(), nn.Softmax(1)), X, Y, "look like probabilities, but logits"),
     "deaf": (PLAIN, Deaf, X, Y, "zero gradient with respect to every input"),
     "eval": (PLAIN, lambda: norm_net().eval(), X, Y, "call model.train()"),
     "cap": (
-        RCAD(0.3, 0.3, likelihood=Gaussian()),
+        REALS,
         lambda: nn.Linear(4, 2),
         TABLE,
         REAL,
-        "the entropy is capped for a variance of exp(cap=0); standardise the targets",
+        "capped for a variance of exp(cap=0); standardise the targets",
     ),
     # (B, T, K) with T == K reads as (B, K, T) too; nothing but the user's word tells them apart.
-    "class_dim": (
-        PLAIN,
-        lambda: nn.Linear(4, 3),
-        TOKENS,
-        TAGS,
-        "the shape (5, 3, 3), and dimension 1 was taken for the classes; where the last holds them, use "
-        "Categorical(class_dim=-1), else class_dim=-2 says that 1 is meant",
-    ),
+    "class_dim": (PLAIN, lambda: nn.Linear(4, 3), TOKENS, TAGS, WHICH_DIMENSION),
 }
 
 
@@ -83,10 +69,6 @@ def test_a_mistake_warns_once_for_each_model(name: str) -> None:
         assert words in message
 
 
-def dims(dim: int) -> RCAD:
-    return RCAD(0.5, 0.1, likelihood=Categorical(class_dim=dim))
-
-
 @pytest.mark.parametrize(
     ("criterion", "make", "x", "y"),
     [
@@ -95,7 +77,8 @@ def dims(dim: int) -> RCAD:
         (RCAD(0.5, 0.1, units="input"), norm_net, 5 * X - 2.5, Y),
         (PLAIN, lambda: nn.Linear(4, 3), 5 * TABLE, torch.randint(3, (32,))),  # a table is no image
         (RCAD(0.3, 0.3, likelihood=Gaussian.fit(REAL)), lambda: nn.Linear(4, 2), TABLE, REAL),
-        *((dims(dim), lambda: nn.Linear(4, 3), TOKENS, TAGS) for dim in (-1, -2)),
+        (RCAD(0.5, 0.1, likelihood=Categorical(class_dim=-1)), lambda: nn.Linear(4, 3), TOKENS, TAGS),
+        (RCAD(0.5, 0.1, likelihood=Categorical(class_dim=-2)), lambda: nn.Linear(4, 3), TOKENS, TAGS),
         (PLAIN, lambda: nn.Conv1d(4, 3, 1), torch.rand(5, 4, 6), torch.randint(3, (5, 6))),
     ],
 )

@@ -10,9 +10,10 @@ import torch
 import torch._dynamo.testing
 import torch._functorch.config
 import torch._inductor.config
+from torch import nn
 
 from fused_cases import CASES, take
-from rcad import GradientStep, Objective, Term
+from rcad import Criterion, GradientStep, Objective, Term
 from small_nets import assert_same_state, images, norm_net, smooth_net
 
 TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
@@ -31,6 +32,20 @@ def _fresh() -> Iterator[None]:
     graphs = torch._inductor.config.patch(fx_graph_cache=False)
     with graphs, torch._functorch.config.patch(enable_autograd_cache=False):
         yield
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_model_that_works_in_place(inside: bool) -> None:
+    pair, (x, y) = (
+        [nn.Sequential(nn.Hardtanh(0.2, 0.8, inplace=flag), smooth_net()) for flag in (True, False)],
+        images(),
+    )
+    for net in pair:
+        if inside:
+            Criterion(terms=TERMS).backward(torch.compile(net, backend="aot_eager"), x, y)
+        else:
+            torch.compile(Objective(net, terms=TERMS), backend="eager")(x, y).total.backward()
+    assert_same_state(*pair)
 
 
 def test_a_compiled_objective_equals_the_plain_one_and_compiles_once() -> None:

@@ -1,4 +1,4 @@
-"""The drop-in surface: what a practitioner's loop does with it."""
+"""The drop-in surface: what a practitioner's loop does with it, and what a step leaves behind that was broken off."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
+from fused_cases import CASES
 from one_line import refusals
 from rcad import (
     RCAD,
@@ -20,38 +19,28 @@ from rcad import (
     Criterion,
     Gaussian,
     GradientStep,
+    InputError,
     Objective,
     Term,
     compose,
     methods,
     rcad_loss,
+    suggest_alpha,
 )
-from small_nets import CLASSES, assert_same_state, images, norm_net, smooth_net
+from small_nets import assert_same_state, gradients, images, norm_net, smooth_net
 
 
-def test_the_papers_five_lines() -> None:
-    """loss = -log p(y|x); x_adv = x + alpha * grad; loss - lam * entropy(x_adv)."""
-    net, (x, y) = smooth_net(), images()
-    x = x.requires_grad_(True)
-    loss = nn.functional.cross_entropy(net(x), y, reduction="none")
-    (g,) = torch.autograd.grad(loss.sum(), x, retain_graph=True)
-    x_adv = (x + 0.5 * g).detach()
-    log_p = net(x_adv).log_softmax(1)
-    expected = (loss + 0.02 * (log_p.exp() * log_p).sum(1)).mean()
-    torch.testing.assert_close(rcad_loss(net, x.detach(), y, alpha=0.5, lam=0.02, norm="raw"), expected)
-
-
-@pytest.mark.parametrize("direction", ["plain", "training"])
-def test_function_criterion_objective_method_and_fused_agree(direction: Any) -> None:
+@pytest.mark.parametrize(("direction", "norm"), [("plain", "l2"), ("training", "l2"), ("plain", "raw")])
+def test_function_criterion_objective_method_and_fused_agree(direction: Any, norm: Any) -> None:
     (x, y), smoothed = images(), Categorical(0.6)
     nets = [norm_net() for _ in range(5)]
-    options: dict[str, Any] = {"likelihood": smoothed, "direction": direction}
+    options: dict[str, Any] = {"likelihood": smoothed, "direction": direction, "norm": norm}
     rcad_loss(nets[0], x, y, alpha=0.5, lam=0.1, **options).backward()
     RCAD(0.5, 0.1, **options)(nets[1], x, y).backward()
     RCAD(0.5, 0.1, **options).backward(nets[2], x, y)
-    terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5, loss=direction))]
+    terms = [Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5, norm, loss=direction))]
     Objective(nets[3], smoothed, terms)(x, y).total.backward()
-    method = compose(methods.label_smoothing(0.6), methods.rcad(0.5, 0.1, direction=direction))
+    method = compose(methods.label_smoothing(0.6), methods.rcad(0.5, 0.1, norm, direction=direction))
     method.criterion()(nets[4], x, y).backward()
     for other in nets[1:]:
         assert_same_state(nets[0], other)
@@ -63,10 +52,9 @@ def test_backward_returns_detached_losses_and_adds_to_grad() -> None:
     losses = criterion.backward(net, x, y)
     assert not losses.total.requires_grad
     torch.testing.assert_close(losses.total, losses.parts["nll"] + 0.1 * losses.parts["rcad"])
-    once = {name: p.grad.clone() for name, p in net.named_parameters() if p.grad is not None}
+    once = gradients(net)
     criterion.backward(net, x, y)
-    for name, p in net.named_parameters():
-        torch.testing.assert_close(p.grad, 2 * once[name])
+    torch.testing.assert_close(gradients(net), {name: 2 * gradient for name, gradient in once.items()})
 
 
 def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,37 +81,12 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
 
 def test_regression_and_multi_label() -> None:
     x, _ = images()
-    net = nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
     for likelihood, y in ((Gaussian(), torch.randn(7, 2)), (Bernoulli(), torch.randint(2, (7, 4)))):
-        criterion = RCAD(0.3, 0.3, likelihood=likelihood)
-        one, two = copy.deepcopy(net), copy.deepcopy(net)
+        criterion, one = RCAD(0.3, 0.3, likelihood=likelihood), nn.Sequential(nn.Flatten(), nn.Linear(192, 4))
+        two = copy.deepcopy(one)
         criterion(one, x, y).backward()
         criterion.backward(two, x, y)
         assert_same_state(one, two)
-
-
-@given(
-    count=st.integers(1, 4),
-    shape=st.lists(st.integers(1, 3), min_size=1, max_size=3),
-    dtype=st.sampled_from([torch.float32, torch.float64]),
-    norm=st.sampled_from(["l2", "raw", "linf"]),
-    steps=st.integers(1, 2),
-    is_soft=st.booleans(),
-)
-@settings(max_examples=50, deadline=None)
-def test_any_batch_gives_a_finite_loss_and_equal_twins(
-    count: int, shape: list[int], dtype: torch.dtype, norm: str, steps: int, is_soft: bool
-) -> None:
-    torch.manual_seed(0)
-    size = int(torch.tensor(shape).prod())
-    one = nn.Sequential(nn.Flatten(), nn.Linear(size, 8), nn.Tanh(), nn.Linear(8, CLASSES)).to(dtype)
-    two = copy.deepcopy(one)
-    x = torch.rand(count, *shape, dtype=dtype)
-    y = torch.rand(count, CLASSES, dtype=dtype).softmax(1) if is_soft else torch.randint(CLASSES, (count,))
-    criterion = RCAD(0.5, 0.1, norm=norm, steps=steps)  # type: ignore[arg-type]
-    criterion(one, x, y).backward()
-    assert torch.isfinite(criterion.backward(two, x, y).total)
-    assert_same_state(one, two, rtol=1e-4, atol=1e-6)
 
 
 NET, (X, Y) = smooth_net(), images()
@@ -148,3 +111,75 @@ def test_it_prints_what_it_does() -> None:
         "RCAD(Categorical(), [Term(name='nll'), Term(name='rcad', measure='negative_entropy', weight=0.1, "
         "where=GradientStep(alpha=0.5, loss='plain'))])"
     )
+
+
+class Net(nn.Module):
+    """With BatchNorm; one of its passes, forward or backward, may fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+        self.passes, self.fails, self.error = 0, "", KeyboardInterrupt
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.passes += 1
+        self._fail(f"forward {self.passes}")
+        hidden = self.norm(self.first(x)).relu()
+        if hidden.requires_grad and self.fails:
+            number = self.passes
+            hidden.register_hook(lambda gradient: self._fail(f"backward {number}"))
+        return self.last(hidden)
+
+    def _fail(self, where: str) -> None:
+        if where == self.fails:
+            raise self.error("now")
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    return torch.rand(16, 6, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 3
+
+
+def state(net: Net) -> dict[str, Any]:
+    modes = [(module.training, getattr(module, "track_running_stats", None)) for module in net.modules()]
+    return {"modes": modes, "needs": [one.requires_grad for one in net.parameters()]}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, torch.OutOfMemoryError])
+@pytest.mark.parametrize("accumulated", [False, True])
+@pytest.mark.parametrize("name", ["rcad", "adversarial", "one direction for two terms", "random"])
+def test_no_half_step_is_left(name: str, accumulated: bool, error: type[BaseException]) -> None:
+    failed = 0
+    for fails in (f"{way} {number}" for number in (1, 2, 3) for way in ("forward", "backward")):
+        net, criterion, (x, y) = Net(), Criterion(terms=CASES[name].terms), batch()
+        learned = [*net.parameters(), x.requires_grad_()]
+        net.norm.eval()
+        if accumulated:
+            criterion.backward(net, x, y)
+        before = [None if one.grad is None else one.grad.clone() for one in learned]
+        held, modes, calls = [one.grad for one in learned], state(net), criterion._counter.value
+        net.passes, net.fails, net.error = 0, fails, error
+        random = torch.get_rng_state()
+        try:
+            criterion.backward(net, x, y, generator=torch.Generator().manual_seed(0))
+        except error:
+            failed += 1
+            for one, gradient, was in zip(learned, before, held, strict=True):
+                assert one.grad is was
+                assert (gradient is None) == (one.grad is None)
+                assert gradient is None or torch.equal(one.grad, gradient)  # type: ignore[arg-type]
+            assert criterion._counter.value == calls
+        assert state(net) == modes
+        assert torch.equal(torch.get_rng_state(), random)
+    assert failed >= 2
+
+
+def test_the_meta_device_is_refused() -> None:
+    x, y = batch()
+    net = Net()
+    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
+        with pytest.raises(InputError, match="expected inputs with values, but got the meta device"):
+            call(net, x.to("meta"), y.to("meta"))
+        with pytest.raises(InputError, match=r"expected a model with values, but got the meta device, .*to_empty"):
+            call(Net().to("meta"), x, y)
+    with pytest.raises(InputError, match="expected x with values, but got the meta device"):
+        suggest_alpha(x.to("meta"), y)

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from rcad import Categorical, Criterion, GradientStep, Objective, RandomStep, Term
-from small_nets import assert_same_state, images, norm_net, smooth_net
+from fused_cases import NLL, PLAIN, RCAD, STEP
+from rcad import Categorical, Criterion, Objective, RandomStep, Term
+from small_nets import assert_same_state, gradients, images, norm_net, smooth_net
 from workers import in_two
 
 pytestmark = [
@@ -20,8 +21,6 @@ pytestmark = [
     pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed"),
 ]
 
-STEP, PLAIN = GradientStep(0.5), GradientStep(0.4, loss="plain")
-NLL, RCAD = Term("nll"), Term("rcad", "negative_entropy", 0.1, STEP)
 TERMS = (NLL, RCAD)
 WEIGHT = torch.tensor([0.0, 1.0, 2.0, 0.5, 1.5, 0.0, 3.0, 1.0])
 
@@ -62,10 +61,6 @@ def backward(model: Any, x: Tensor, y: Tensor, part: slice, terms: Any = TERMS, 
     Criterion(terms=terms).backward(model, x[part], y[part], **options)
 
 
-def weighted(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
-    backward(model, x, y, part, weight=WEIGHT[part])
-
-
 def smoothed(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
     terms = (NLL, RCAD, Term("adv", weight=0.5, where=PLAIN), Term("raw", view="raw"))
     Criterion(Categorical(0.2), terms).backward(model, x[part], y[part], raw=x[part] / 2)
@@ -94,7 +89,7 @@ ADVERSARIAL = (Term("adv", where=STEP), Term("moved", where=RandomStep(0.0)))
 Step = Callable[[Any, Tensor, Tensor, slice], None]
 STEPS: dict[str, tuple[Step, Callable[[], nn.Module]]] = {
     "rcad": (backward, smooth_net),
-    "sample weights": (weighted, smooth_net),
+    "sample weights": (lambda *call: backward(*call, weight=WEIGHT[call[-1]]), smooth_net),
     "adversarial": (lambda *call: backward(*call, terms=ADVERSARIAL[:1]), smooth_net),
     "two moved terms": (lambda *call: backward(*call, terms=ADVERSARIAL), smooth_net),
     "two directions and views": (smoothed, smooth_net),
@@ -131,11 +126,11 @@ def work(rank: int, folder: str) -> None:
         step(model, x, y, half)
         assert len(sent) == 1, f"{name}: gradients were exchanged {len(sent)} times"
         assert len(calls) == THROUGH_THE_WRAPPER.get(name, len(calls)), f"{name}: {len(calls)} calls of the wrapper"
-        found[name] = {key: p.grad for key, p in net.named_parameters() if p.grad is not None}
+        found[name] = gradients(net)
     for name, net in (("objective", smooth_net()), ("norm", norm_net())):
         model = DistributedDataParallel(Objective(net, terms=TERMS))  # must outlive the backward
         model(x[half], y[half]).total.backward()
-        found[name] = {key: p.grad for key, p in net.named_parameters() if p.grad is not None}
+        found[name] = gradients(net)
     torch.save(found, f"{folder}/{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()
@@ -159,9 +154,7 @@ def test_two_processes_equal_one(name: str, results: list[dict[str, dict[str, Te
         assert_same_state(plain, joined)
 
 
-def test_batch_norm_in_two_processes_ends_with_equal_gradients(
-    results: list[dict[str, dict[str, Tensor]]],
-) -> None:
+def test_batch_norm_in_two_processes_ends_with_equal_gradients(results: list[dict[str, dict[str, Tensor]]]) -> None:
     one, two = (found["norm"] for found in results)
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert any(value.abs().sum() > 0 for value in one.values())

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fused_cases import CASES
-from rcad import METHODS, Categorical, Criterion, Gaussian, GradientStep, Likelihood, Method, Term
+from rcad import METHODS, Categorical, Criterion, Gaussian, GradientStep, Likelihood, Term
 from rcad.errors import InputError
 from rcad.loss.augmentations import Alternating, Augmentation, Cutmix, Cutout, Flip, Mixup, PadCrop
 from rcad.loss.likelihoods import Bernoulli
@@ -19,8 +19,7 @@ from rcad.models import build
 from rcad.models.joined import Joined
 
 RUNS, EACH, CLASSES = 3, 4, 5
-MADE: dict[str, Method] = {name: make() for name, make in METHODS.items()}
-STEADY = [name for name, method in MADE.items() if method.growth is None]
+STEADY = {name: make() for name, make in METHODS.items() if make().growth is None}
 RAW_NORM = Term("rcad", "negative_entropy", 0.1, GradientStep(0.5, "raw"))
 
 
@@ -71,20 +70,16 @@ def _descend(model: nn.Module) -> None:
             parameter -= parameter.grad
 
 
-@pytest.mark.parametrize("name", STEADY)
-def test_every_method(name: str) -> None:
-    method, real = MADE[name], torch.randn(RUNS * EACH, dtype=torch.float64)
-    if isinstance(method.likelihood, Gaussian):
-        check(method.likelihood, method.terms, real, outputs=2)
-    elif isinstance(method.likelihood, Bernoulli):
-        check(method.likelihood, method.terms, (real > 0).double(), outputs=1)
+@pytest.mark.parametrize("name", [*STEADY, *CASES])
+def test_every_method_and_kind_of_loss(name: str) -> None:
+    loss, real = STEADY.get(name) or CASES[name], torch.randn(RUNS * EACH, 1, dtype=torch.float64)
+    if isinstance(loss.likelihood, Gaussian):
+        check(loss.likelihood, loss.terms, real, outputs=2)
+        check(loss.likelihood, loss.terms, real[:, 0], outputs=2)
+    elif isinstance(loss.likelihood, Bernoulli):
+        check(loss.likelihood, loss.terms, (real > 0).double(), outputs=1)
     else:
-        check(method.likelihood or Categorical(), method.terms, accumulate=2)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_every_kind_of_loss(name: str) -> None:
-    check(CASES[name].likelihood, CASES[name].terms)
+        check(loss.likelihood or Categorical(), loss.terms, accumulate=2)
 
 
 def test_weights_accumulation_and_soft_targets() -> None:
@@ -95,25 +90,21 @@ def test_weights_accumulation_and_soft_targets() -> None:
         check(Categorical(0.2), terms, soft, accumulate=3, weight=weight)
 
 
-def test_real_targets_of_images() -> None:
-    """Each target a column: (B, 1)."""
-    check(Gaussian(cap=0.0), CASES["rcad"].terms, torch.randn(RUNS * EACH, 1, dtype=torch.float64), outputs=2)
-
-
-def test_a_batch_that_cannot_be_shared_out_is_refused() -> None:
-    criterion, model = Criterion(), Joined(networks(CLASSES))
-    x = torch.rand(RUNS * EACH - 1, 3, 8, 8, dtype=torch.float64)
-    with pytest.raises(InputError, match="as many examples for each of 3 runs, but got a batch of 11"):
-        criterion.backward(model, x, torch.zeros(len(x), dtype=torch.int64), generator=Alternating(drawing()))
+@pytest.mark.parametrize(
+    ("count", "learns", "words"),
+    [
+        (RUNS * EACH - 1, False, "as many examples for each of 3 runs, but got a batch of 11"),
+        (RUNS * EACH, True, "one by one for 3 runs in one batch, but targets, weights or other inputs"),
+    ],
+)
+def test_what_cannot_be_shared_out_or_run_backward_pass_by_pass_is_refused(
+    count: int, learns: bool, words: str
+) -> None:
+    x, model = torch.rand(count, 3, 8, 8, dtype=torch.float64), Joined(networks(CLASSES))
+    y = torch.rand(count, CLASSES, dtype=torch.float64, requires_grad=learns).softmax(1)
+    with pytest.raises(InputError, match=words):
+        Criterion(terms=CASES["rcad"].terms).backward(model, x, y, generator=Alternating(drawing()))
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_what_cannot_be_run_backward_pass_by_pass_is_refused() -> None:
-    x = torch.rand(RUNS * EACH, 3, 8, 8, dtype=torch.float64)
-    learned = torch.rand(RUNS * EACH, CLASSES, dtype=torch.float64, requires_grad=True).softmax(1)
-    criterion = Criterion(terms=CASES["rcad"].terms)
-    with pytest.raises(InputError, match="one by one for 3 runs in one batch, but targets, weights or other inputs"):
-        criterion.backward(Joined(networks(CLASSES)), x, learned, generator=Alternating(drawing()))
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,10 @@ def batch(count: int = ODD) -> tuple[Tensor, Tensor]:
     return x, torch.randint(100, (count,), device="cuda", generator=generator)
 
 
+def gradient(net: nn.Module) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+
+
 @pytest.fixture
 def _exact() -> object:
     kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
@@ -54,8 +58,7 @@ def test_bf16_is_near_fp32() -> None:
     with torch.autocast("cuda", dtype=torch.bfloat16):
         losses = RCAD(0.5, 0.1).backward(half, x, y)
     torch.testing.assert_close(losses.total, expected.total, rtol=2e-2, atol=2e-2)
-    flat = [torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]) for net in (exact, half)]
-    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.9
+    assert torch.cosine_similarity(gradient(exact), gradient(half), dim=0) > 0.9
 
 
 def test_a_real_grad_scaler_with_fp16() -> None:
@@ -67,8 +70,7 @@ def test_a_real_grad_scaler_with_fp16() -> None:
     with torch.autocast("cuda", dtype=torch.float16):
         RCAD(0.5, 0.1).backward(nets[1], x, y, scaler=scaler)
     scaler.unscale_(optimizer)
-    flat = [torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]) for net in nets]
-    assert torch.cosine_similarity(flat[0], flat[1], dim=0) > 0.98
+    assert torch.cosine_similarity(*map(gradient, nets), dim=0) > 0.98
 
 
 def test_later_steps_never_wait_for_the_gpu() -> None:
@@ -82,13 +84,13 @@ def test_later_steps_never_wait_for_the_gpu() -> None:
         criterion(net, mixed, target, generator=generator).backward()
 
     step()
-    before = sum(p.grad.abs().sum().item() for p in net.parameters() if p.grad is not None)
+    before = gradient(net)
     torch.cuda.set_sync_debug_mode("error")  # from here on a synchronisation raises
     try:
         step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert sum(p.grad.abs().sum().item() for p in net.parameters() if p.grad is not None) != before
+    assert not torch.equal(gradient(net), before)
 
 
 @pytest.mark.parametrize("what", ["model", "objective", "fused"])

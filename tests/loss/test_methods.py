@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from one_line import one_line, refusals
 from rcad import METHODS, Categorical, Method, augment, compose, method, methods
-from rcad.loss.fused import refusal, third_backward
 from rcad.loss.methods import SLOTS
-from rederived import REDERIVED, rcad
+from rederived import REDERIVED, Loss, rcad
 from small_nets import (
     CLASSES,
     PassCounter,
@@ -38,9 +37,7 @@ WHOLE = {  # noise and the measuring of alpha have tests of their own
 }
 
 
-@pytest.fixture(scope="module")
-def resnet() -> nn.Module:
-    return fitted_resnet()
+resnet = pytest.fixture(scope="module")(fitted_resnet)
 
 
 def make(name: str) -> Method:
@@ -78,6 +75,16 @@ def step(net: nn.Module, method: Method, batch: dict[str, Any], fused: bool) -> 
     return {"total": losses.total.detach(), **losses.parts}
 
 
+def assert_is(loss: Loss, method: Method, batch: dict[str, Any], fused: bool) -> None:
+    """The method's value and gradients are those of the loop."""
+    ours, theirs = smooth_net().double(), smooth_net().double()
+    value = step(ours, method, batch, fused)["total"]
+    expected = loss(theirs, batch["x"], batch["target"], batch["raw"])
+    expected.backward()
+    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
+    assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+
+
 def test_every_method_is_rederived_or_accounted_for() -> None:
     assert set(NAMES) - set(REDERIVED) == {"gaussian", "bernoulli", "rcad_random"}
 
@@ -85,13 +92,7 @@ def test_every_method_is_rederived_or_accounted_for() -> None:
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 @pytest.mark.parametrize("name", sorted(REDERIVED))
 def test_a_loop_over_single_examples_gives_the_same(name: str, kind: str) -> None:
-    batch = views(name, torch.float64, kind)
-    ours, theirs = smooth_net().double(), smooth_net().double()
-    value = step(ours, make(name), batch, fused=False)["total"]
-    expected = REDERIVED[name](theirs, batch["x"], batch["target"], batch["raw"])
-    expected.backward()
-    torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
-    assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+    assert_is(REDERIVED[name], make(name), views(name, torch.float64, kind), fused=False)
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
@@ -101,16 +102,10 @@ def test_smoothed_labels_leave_the_direction_alone_unless_asked(
     name: str, norm: str, direction: dict[str, Any], eps: float, kind: str
 ) -> None:
     """The paper's formula goes away from log p(y|x); the smoothed loss is another direction, here by name."""
-    batch = views(name, torch.float64, kind)
     method = compose(methods.label_smoothing(0.6), METHODS[name](alpha=0.5, lam=0.3, **direction))
-    loss = rcad(0.5, 0.3, norm, eps=0.6, direction_eps=eps)
     for fused in (False, True):
-        ours, theirs = smooth_net().double(), smooth_net().double()
-        value = step(ours, method, batch, fused)["total"]
-        expected = loss(theirs, batch["x"], batch["target"], batch["raw"])
-        expected.backward()
-        torch.testing.assert_close(value, expected.detach(), rtol=1e-9, atol=1e-12)
-        assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
+        loss = rcad(0.5, 0.3, norm, eps=0.6, direction_eps=eps)
+        assert_is(loss, method, views(name, torch.float64, kind), fused)
 
 
 def test_the_random_control_is_rcad_with_another_direction() -> None:
@@ -156,18 +151,6 @@ def test_fused_equals_reference_on_a_fitted_resnet(name: str, resnet: nn.Module)
     assert_same_state(one, two, rtol=1e-5)
 
 
-def test_only_directions_of_their_own_take_a_third_backward() -> None:
-    reasons = {}
-    for name in NAMES:
-        batch, loss = views(name), make(name).criterion().loss
-        inputs = loss.views(net_for(name, smooth_net()), loss.plan(0), batch["x"], batch["target"], raw=batch["raw"])
-        assert refusal(loss.plan(0), inputs) is None
-        reasons[name] = third_backward(loss.plan(0), inputs)
-    reason = "the clean loss is not one negative log-likelihood, so its gradient is not the direction"
-    expected = dict.fromkeys(("adversarial_training", "adversarial_two_views"), reason)
-    assert {name: why for name, why in reasons.items() if why} == expected
-
-
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fused", [False, True])
 def test_side_effects(name: str, fused: bool) -> None:
@@ -181,8 +164,7 @@ def test_side_effects(name: str, fused: bool) -> None:
     assert torch.equal(torch.get_rng_state(), rng)
     for key, value in batch.items():
         assert torch.equal(value, before[key])
-        assert value.grad is None
-        assert not value.requires_grad
+        assert (value.grad, value.requires_grad) == (None, False)
     assert gradients(net).keys() == {n for n, _ in net.named_parameters()}
 
 
@@ -193,9 +175,8 @@ def train(net: nn.Module, method: Method, batch: dict[str, Any], steps: range, o
         generator = torch.Generator().manual_seed(index)
         x, y = augment(method.augment, batch["x"], batch["target"], classes=CLASSES, generator=generator)
         optimizer.zero_grad()
-        losses = criterion.backward(
-            net, x, y, raw=batch["raw"], raw_target=batch["target"], generator=generator, step=index
-        )
+        raw = {"raw": batch["raw"], "raw_target": batch["target"]}
+        losses = criterion.backward(net, x, y, **raw, generator=generator, step=index)
         optimizer.step()
         value = losses.parts["nll"].item()
     return value
@@ -235,15 +216,12 @@ def of_their_own() -> list[str]:
 @pytest.mark.parametrize("name", of_their_own())
 def test_every_loss_matches_under_compile(name: str) -> None:
     torch._dynamo.reset()
-    batch = views(name)
-    plain, traced = norm_net(), norm_net()
-    options = {"raw": batch["raw"]}
-    torch.manual_seed(0)
-    make(name).objective(plain)(batch["x"], batch["target"], **options).total.backward()
-    compiled = torch.compile(make(name).objective(traced), backend="eager")
-    torch.manual_seed(0)
-    compiled(batch["x"], batch["target"], **options).total.backward()
-    assert_same_state(plain, traced)
+    batch, nets = views(name), (norm_net(), norm_net())
+    objectives = [make(name).objective(net) for net in nets]
+    for objective in (objectives[0], torch.compile(objectives[1], backend="eager")):
+        torch.manual_seed(0)
+        objective(batch["x"], batch["target"], raw=batch["raw"]).total.backward()
+    assert_same_state(*nets)
 
 
 PAIRS = list(itertools.combinations(sorted(METHODS), 2))
@@ -312,9 +290,7 @@ def test_every_pair_composes_or_says_why_not(first: str, second: str) -> None:
 
 
 def test_several_methods_together() -> None:
-    value = compose(
-        methods.mixup(), methods.cutout(), methods.data_augmentation(), methods.label_smoothing(0.2), methods.rcad()
-    )
+    value = Method.parse("mixup + cutout + data_augmentation + label_smoothing(eps=0.2) + rcad")
     assert value.name == "mixup + cutout + data_augmentation + label_smoothing + rcad"
     assert value.likelihood == Categorical(smoothing=0.2)
     assert [term.name for term in value.terms] == ["nll", "rcad"]
@@ -322,28 +298,17 @@ def test_several_methods_together() -> None:
 
 
 test_conflicts_and_wrong_names_are_named = refusals(
-    (
-        lambda: compose(methods.label_smoothing(), methods.gaussian()),
-        "expected one method to set the likelihood, but got 'label_smoothing' and 'gaussian'",
+    *(
+        (Method.parse, text, f"expected one method to set the {slot}, but got {first!r} and {second!r}")
+        for text, slot, first, second in (
+            ("label_smoothing + gaussian", "likelihood", "label_smoothing", "gaussian"),
+            ("ls_on_adv + gaussian", "likelihood", "gaussian", "ls_on_adv"),
+            ("erm + mixup + rcad + cutmix", "mix augmentation", "mixup", "cutmix"),
+            ("adversarial_training + rcad_released", "clean loss", "adversarial_training", "rcad_released"),
+            ("ada + me_ada", "growth of the training set", "ada", "me_ada"),
+        )
     ),
-    (
-        lambda: compose(methods.erm(), methods.mixup(), methods.rcad(), methods.cutmix()),
-        "expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'",
-    ),
-    (
-        lambda: compose(methods.adversarial_training(), methods.rcad_released()),
-        "expected one method to set the clean loss, but got 'adversarial_training' and 'rcad_released'",
-    ),
-    (lambda: compose(methods.ada(), methods.me_ada()), "growth of the training set, but got 'ada' and 'me_ada'"),
-    (lambda: compose(methods.rcad(), methods.rcad(1.0)), "distinct names, but got 'rcad' twice"),
-    (
-        lambda: compose(compose(methods.rcad(), methods.mixup()), compose(methods.erm(), methods.cutmix())),
-        "expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'",
-    ),
-    (
-        lambda: compose(methods.ls_on_adv(), methods.gaussian()),
-        "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'",
-    ),
+    (Method.parse, "rcad + rcad(alpha=1.0)", "distinct names, but got 'rcad' twice"),
     (lambda: compose(), "at least one method"),
     (lambda: method("rcda"), "but got 'rcda'; did you mean 'rcad'?"),
     (lambda: method("rcad", alfa=1.0), "expected a parameter of rcad to be one of alpha, lam"),

@@ -1,4 +1,4 @@
-"""What cannot be scored is named in one line; the engine and an evaluation give the same numbers, to the last bit."""
+"""What cannot be scored is named in one line; the engine gives an evaluation's numbers, which scikit-learn confirms."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from one_line import one_line, refusals
-from predictions import calibrated, cases
+from predictions import cases
 from rcad import InputError
 from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
 from rcad.evaluate.regression import regression
@@ -67,19 +64,6 @@ CASES = cases()
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_labels_one_by_one(case: str) -> None:
-    output, y = CASES[case]
-    found = label_scores(output, y)
-    for i in range(0, len(y), 17):
-        p = [math.exp(v) for v in output[i].double().log_softmax(0).tolist()]
-        first = max(range(len(p)), key=lambda k: (output[i, k].item(), -k))
-        assert found["hit"][i].item() == (first == y[i].item())
-        assert found["nll"][i].item() == pytest.approx(-output[i].double().log_softmax(0)[y[i]].item(), abs=1e-14)
-        truth = one_hot(y[i], len(p)).tolist()
-        assert found["brier"][i].item() == pytest.approx(sum((a - b) ** 2 for a, b in zip(p, truth, strict=True)))
-
-
-@pytest.mark.parametrize("case", CASES)
 def test_the_engine_agrees_exactly(case: str) -> None:
     output, y = CASES[case]
     engine, evaluation = scores(output, y, None), classification(output, y)
@@ -104,21 +88,9 @@ def test_nothing_is_checked_so_that_a_diverged_run_is_seen() -> None:
     assert math.isnan(scores(broken, torch.zeros(3, dtype=torch.long), None)["brier"])
 
 
-def probabilities(output: Tensor) -> list[list[float]]:
-    return output.double().softmax(1).tolist()
-
-
 def gap(rows: list[tuple[float, float]]) -> float:
     """|sum of outcomes - sum of forecasts| of one bin."""
     return abs(sum(outcome for _, outcome in rows) - sum(forecast for forecast, _ in rows))
-
-
-def in_width_bins(rows: list[tuple[float, float]], bins: int) -> float:
-    total = 0.0
-    for b in range(bins):
-        low, high = b / bins, (b + 1) / bins
-        total += gap([row for row in rows if low < row[0] <= high or (b == 0 and row[0] == 0)])
-    return total / len(rows)
 
 
 def in_mass_bins(rows: list[tuple[float, float]], bins: int) -> float:
@@ -135,21 +107,14 @@ def in_mass_bins(rows: list[tuple[float, float]], bins: int) -> float:
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 400])
 @pytest.mark.parametrize("case", CASES)
-def test_loops_give_the_same(case: str, bins: int) -> None:
+def test_a_loop_gives_bins_of_equal_mass(case: str, bins: int) -> None:
     output, y = CASES[case]
-    p, labels, predicted = probabilities(output), y.tolist(), output.argmax(1).tolist()
-    top = [(max(row), float(guess == label)) for row, guess, label in zip(p, predicted, labels, strict=True)]
-    assert ece(output, y, bins=bins) == pytest.approx(in_width_bins(top, bins), abs=1e-12)
-    assert ece(output, y, bins=bins, kind="mass") == pytest.approx(in_mass_bins(top, bins), abs=1e-12)
-    if bins <= 15 and len(p[0]) <= 7:
-        columns = [
-            [(row[k], float(label == k)) for row, label in zip(p, labels, strict=True)] for k in range(len(p[0]))
-        ]
-        by_class = sum(in_width_bins(column, bins) for column in columns) / len(columns)
-        assert ece(output, y, bins=bins, kind="classwise") == pytest.approx(by_class, abs=1e-12)
+    p, right = output.double().softmax(1).amax(1).tolist(), (output.argmax(1) == y).double().tolist()
+    expected = in_mass_bins(list(zip(p, right, strict=True)), bins)
+    assert ece(output, y, bins=bins, kind="mass") == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize("bins", [10, 15])
+@pytest.mark.parametrize("bins", [2, 15, 400])
 @pytest.mark.parametrize("case", CASES)
 def test_torchmetrics_gives_the_same(case: str, bins: int) -> None:
     functional = pytest.importorskip("torchmetrics.functional.classification")
@@ -165,20 +130,10 @@ def test_torchmetrics_gives_the_same(case: str, bins: int) -> None:
 
 
 def test_bins_are_closed_on_the_right() -> None:
-    p = torch.tensor([0.0, 1e-300, 1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15, 1.0]).double()
-    p[2:7] = torch.tensor([1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15], dtype=torch.float64)
+    edges = [0.0, 1e-300, 1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15, 1.0]
+    p = torch.tensor(edges, dtype=torch.float64)
     assert width_bins(p, 15).tolist() == [0, 0, 0, 1, 6, 7, 13, 14]
     assert width_bins(p, 1).tolist() == [0] * 8
-
-
-def test_a_curve_by_hand() -> None:
-    p = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.4, 0.6]], dtype=torch.float64)
-    curve = reliability(p.log(), torch.tensor([0, 1, 1, 0]), bins=5)  # 0.6 wrong; 0.7 right, 0.8 wrong; 0.9 right
-    assert curve.lower == pytest.approx((0.4, 0.6, 0.8))
-    assert curve.upper == pytest.approx((0.6, 0.8, 1.0))
-    assert curve.count == (1, 2, 1)
-    assert curve.confidence == pytest.approx((0.6, 0.75, 0.9))
-    assert curve.accuracy == pytest.approx((0, 0.5, 1))
 
 
 @pytest.mark.parametrize("kind", ["width", "mass"])
@@ -193,33 +148,18 @@ def test_the_curve_holds_every_example_and_gives_the_error(case: str, bins: int,
     assert sum(gaps) / len(y) == pytest.approx(ece(output, y, bins=bins, kind=kind), abs=1e-12)
     for low, high, mean in zip(curve.lower, curve.upper, curve.confidence, strict=True):
         assert low - 1e-12 <= mean <= high + 1e-12
-    if kind == "mass":
-        assert max(curve.count) - min(curve.count) <= 1
-        confidence = output.double().softmax(1).amax(1)
-        assert (curve.lower[0], curve.upper[-1]) == (confidence.min().item(), confidence.max().item())
+    assert kind == "width" or max(curve.count) - min(curve.count) <= 1
 
 
 @pytest.mark.parametrize("bins", [1, 7, 299, 300, 307])
 def test_bins_of_equal_mass_end_at_their_own_examples(bins: int) -> None:
     output, y = CASES["random"]
     filled: list[list[float]] = [[] for _ in range(bins)]
-    for place, confidence in enumerate(sorted(max(row) for row in probabilities(output))):
+    for place, confidence in enumerate(output.double().softmax(1).amax(1).sort().values.tolist()):
         filled[place * bins // 300].append(confidence)
     curve = reliability(output, y, bins=bins, kind="mass")
     assert curve.lower == tuple(min(held) for held in filled if held)
     assert curve.upper == tuple(max(held) for held in filled if held)
-
-
-@given(seed=st.integers(0, 10_000), classes=st.integers(2, 6))
-@settings(max_examples=8, deadline=None)
-def test_a_calibrated_simulator_has_an_error_that_vanishes(seed: int, classes: int) -> None:
-    few, many = (calibrated(n, classes, seed=seed) for n in (200, 20_000))
-    for kind in ("width", "mass", "classwise"):
-        # Each of 15 bins is off by sqrt(n_b / 4) at most, about: the sum is within sqrt(15 N / 4).
-        small, large = ece(*few, kind=kind), ece(*many, kind=kind)
-        assert large < 1.5 * math.sqrt(15 / 4 / 20_000)
-        assert small < 1.5 * math.sqrt(15 / 4 / 200)
-        assert ece(3 * many[0], many[1], kind=kind) > 2 * large  # overconfidence is seen
 
 
 NO_BINS = "expected bins to be a whole number >= 1, but got 0"

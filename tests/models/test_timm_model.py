@@ -44,35 +44,6 @@ def test_features_and_head_are_the_whole_network(name: str) -> None:
     assert 0.3 in {getattr(layer, "p", getattr(layer, "drop_rate", None)) for layer in model.modules()}
 
 
-def test_the_network_s_own_statistics_are_layer_zero(timm: Any) -> None:
-    model: Any = build("timm:test_efficientnet", **IMAGE)
-    assert model.normalize.mean.flatten().tolist() == pytest.approx(timm.data.IMAGENET_DEFAULT_MEAN)
-    assert model.normalize.std.flatten().tolist() == pytest.approx(timm.data.IMAGENET_DEFAULT_STD)
-    assert build("timm:test_resnet", num_outputs=5, in_shape=(1, 32, 32))(torch.rand(2, 1, 32, 32)).shape == (2, 5)
-
-
-@pytest.mark.usefixtures("timm")
-def test_weights_go_to_another_number_of_classes(tmp_path: Path) -> None:
-    source = build("timm:test_vit", **IMAGE)
-    torch.save(source.state_dict(), tmp_path / "w.pt")
-    target = build("timm:test_vit", num_outputs=3, in_shape=(3, 32, 32), weights=tmp_path / "w.pt")
-    x = torch.rand(2, 3, 32, 32)
-    assert torch.equal(source.eval().features(x), target.eval().features(x))
-
-
-@pytest.mark.usefixtures("timm")
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("deit_tiny_distilled_patch16_224", "expected a timm model with one linear head"),
-        ("test_rasnet", "did you mean .*test_resnet"),
-    ],
-)
-def test_says_what_was_expected(name: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        build(f"timm:{name}", **IMAGE)
-
-
 def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "timm.py"
     broken.write_text("raise RuntimeError('operator torchvision::nms does not exist\\nand more')", encoding="utf-8")
@@ -133,31 +104,27 @@ def test_pretrained_weights_see_pixels_as_they_were_trained_to(
     torch.testing.assert_close(model.features(x), net((x - mean) / std))
 
 
+FETCHED = r"^expected the weights of test_vit, .*; .* timm/test_vit.r160_in1k, then pass it here: --weights FILE$"
+
+
 @pytest.mark.parametrize(
-    ("name", "side", "message"),
+    ("name", "weights", "side", "message"),
     [
-        (
-            "test_vit",
-            64,
-            r"^expected the weights of test_vit, .*; .* timm/test_vit.r160_in1k, then pass it here: --weights FILE$",
-        ),
-        (f"{NET}.a9", 64, f"with pretrained weights, but got '{NET}.a9'; did you mean {NET}.r160_in1k"),
-        ("test_mambaout", 64, "expected the name of a timm model with pretrained weights, but got 'test_mambaout'"),
-        (
-            "test_vit",
-            50,
-            "images of 3x50x50, but got: .*divisible by .*; --size 160 resizes",
-        ),
+        ("test_vit", "pretrained", 64, FETCHED),
+        (f"{NET}.a9", "pretrained", 64, f"with pretrained weights, but got '{NET}.a9'; did you mean {NET}.r160_in1k"),
+        ("test_mambaout", "pretrained", 64, "a timm model with pretrained weights, but got 'test_mambaout'"),
+        ("test_vit", None, 50, "images of 3x50x50, but got: .*divisible by .*; --size 160 resizes"),
+        ("deit_tiny_distilled_patch16_224", None, 32, "expected a timm model with one linear head"),
+        ("test_rasnet", None, 32, "did you mean .*test_resnet"),
     ],
 )
 @pytest.mark.usefixtures("hub")
-def test_says_why_there_are_no_pretrained_weights(
-    name: str, side: int, message: str, monkeypatch: pytest.MonkeyPatch
+def test_says_why_a_network_or_its_weights_cannot_be_had(
+    name: str, weights: str | None, side: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     point_to(monkeypatch, NOWHERE)
-    how = {"weights": "pretrained"} if side == 64 else {}
     with pytest.raises(InputError, match=message) as caught:
-        build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), **how)  # type: ignore[arg-type]
+        build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), weights=weights)
     assert len(str(caught.value)) < LONGEST
 
 

@@ -13,8 +13,7 @@ from rcad.loss.likelihoods import Gaussian
 from rcad.loss.methods import compose, confidence_penalty, erm, gaussian, rcad, rcad_random
 from rcad.paper import moons, uci
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, best, cut, fit, places, tune
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_stacked
+from rcad.stacked.train import Examples, StackedProblem, train_stacked
 
 PROTOCOL = Protocol("adamw", 1e-2, 8, 6, (5,))
 

@@ -1,85 +1,48 @@
-"""The parts of the stacked trainer by themselves: passes against autograd, and what is refused."""
+"""The parts of the stacked trainer by themselves: gradients against autograd, and what is refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from one_line import one_line
+from one_line import refusals
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian
-from rcad.loss.methods import Method, compose, cutout, erm, label_smoothing, me_ada, rcad, rcad_released, rcad_text
+from rcad.loss.methods import (
+    Method,
+    compose,
+    confidence_penalty,
+    cutout,
+    erm,
+    gaussian,
+    label_smoothing,
+    me_ada,
+    rcad,
+    rcad_released,
+    rcad_text,
+)
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Term
-from rcad.models.mlp import MLP
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.method import StackedMethod
+from rcad.stacked.method import Part, StackedMethod, StackedStep, nll_slopes, pulled
 from rcad.stacked.model import Layout, Passes, StackedMLP
-from rcad.stacked.step import StackedStep
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_stacked, why_not
-from rcad.train.task import derived
+from rcad.stacked.train import Examples, StackedProblem, train_stacked, why_not
 
 SIZES = (4, 6, 5, 3)
 OPTIM = OptimConfig(lr=0.1)
-LIKE = torch.zeros(1)
 
 
 def model(replicas: int = 3) -> StackedMLP:
     return StackedMLP.initial(range(replicas), SIZES, dtype=torch.float64)
 
 
-def test_replicas_begin_as_single_runs_do() -> None:
-    stack = model()
+def test_the_first_weights_leave_the_random_state_alone() -> None:
+    """That they are those of single runs, the training tests say."""
     state = torch.get_rng_state()
-    for r in range(3):
-        torch.manual_seed(derived(r, "weights"))
-        net = MLP(num_outputs=3, in_shape=(4,), hidden=(6, 5)).double()
-        assert all(torch.equal(value, stack.replica(r)[name]) for name, value in net.state_dict().items())
-        x = torch.randn(3, 2, 4, dtype=torch.float64)
-        assert torch.allclose(stack(x)[r], net(x[r]))
-    torch.set_rng_state(state)
     model()
     assert torch.equal(torch.get_rng_state(), state)
-
-
-def test_taking_and_putting_replicas() -> None:
-    stack = model(4)
-    part = stack.take(torch.tensor([3, 1]))
-    assert torch.equal(part.replica(0)["layers.1.weight"], stack.replica(3)["layers.1.weight"])
-    stack.put(torch.tensor([0, 2]), part)
-    assert torch.equal(stack.replica(2)["fc.bias"], part.replica(1)["fc.bias"])
-    assert torch.equal(stack.replica(3)["fc.bias"], part.replica(0)["fc.bias"])
-    spread = Layout(2, SIZES).views(Layout(2, SIZES).spread(torch.tensor([1.0, 2.0])))
-    assert all((view[0] == 1).all() and (view[1] == 2).all() for view in spread)
-
-
-def test_passes_are_autograd_s() -> None:
-    stack = model()
-    stack.flat.requires_grad_(True)
-    tracked = StackedMLP(stack.layout, stack.flat)
-    draw = torch.Generator().manual_seed(1)
-    xs = [torch.randn(3, 7, 4, generator=draw, dtype=torch.float64, requires_grad=True) for _ in range(2)]
-    pulls = [torch.randn(3, 7, 3, generator=draw, dtype=torch.float64) for _ in range(2)]
-    loss = sum((tracked(x) * pull).sum() for x, pull in zip(xs, pulls, strict=True))
-    expected = torch.autograd.grad(loss, [stack.flat, *xs])
-    gradient = torch.full_like(stack.flat, float("nan")).detach()  # what an earlier step left must not matter
-    passes = Passes(StackedMLP(stack.layout, stack.flat.detach()), gradient, 7)
-    for _ in range(2):
-        passes.start()
-        found = []
-        for x, pull in zip(xs, pulls, strict=True):
-            assert torch.allclose(passes.forward(x.detach()), tracked(x))
-            uphill = passes.backward(pull, inputs=True)
-            found.append(uphill.clone())
-        assert torch.allclose(gradient, expected[0])
-        assert all(torch.allclose(a, b) for a, b in zip(found, expected[1:], strict=True))
-    before = gradient.clone()
-    passes.forward(xs[0].detach())
-    assert passes.backward(pulls[0], weights=False) is None
-    assert torch.equal(gradient, before)
 
 
 def test_a_weight_changes_no_direction() -> None:
@@ -96,49 +59,24 @@ def test_a_weight_changes_no_direction() -> None:
         torch.testing.assert_close(view[0], parameter.grad)
 
 
-def blobs(**changes: Any) -> StackedProblem:
-    x = torch.randn(2, 10, 4, generator=torch.Generator().manual_seed(0))
-    sets = {"train": Examples(x, torch.arange(10).repeat(2, 1) % 2), "classes": 2, **changes}
-    return StackedProblem(**sets)
+def fit(methods: Any, optim: Any = OPTIM) -> None:
+    problem = StackedProblem(Examples(torch.rand(2, 10, 4), torch.arange(10).repeat(2, 1) % 2), 2)
+    train_stacked(problem, methods, seeds=(0, 1), optim=optim, epochs=1, batch_size=4)
 
 
-def fit(data: StackedProblem | None = None, methods: Any = None, **changes: Any) -> None:
-    options = {"seeds": (0, 1), "optim": OPTIM, "epochs": 1, "batch_size": 4, **changes}
-    train_stacked(data or blobs(), methods or erm(), **options)
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: fit(methods=[rcad(0.5), erm()]), "expected methods that differ in numbers only, but got rcad"),
-        (lambda: fit(methods=[rcad(0.5), rcad(0.5, norm="linf")]), "differ in numbers only"),
-        (lambda: fit(methods=[label_smoothing(0.1), label_smoothing(0.1, "others")]), "differ in numbers only"),
-        (lambda: fit(optim=[OPTIM, OptimConfig(lr=0.1, nesterov=False)]), "differ in lr, weight_decay and clip only"),
-        (lambda: fit(methods=cutout()), "expected no augmentation in a stacked run"),
-        (lambda: fit(methods=rcad_released()), "expected terms on the batch|without jitter"),
-        (lambda: fit(methods=me_ada()), "expected levels=None to grow stacked tables, but got levels=255"),
-        (lambda: fit(methods=Method(extra=(Term("pgd", where=ProjectedAscent(0.1)),))), "but got ProjectedAscent"),
-        (lambda: fit(methods=Method(likelihood=Bernoulli())), "expected Categorical or Gaussian"),
-        (lambda: fit(methods=Method(likelihood=Categorical(weight=(1.0, 2.0)))), "expected no class weights"),
-        (lambda: Layout(0, (1, 2)), "expected replicas to be a whole number >= 1, but got 0"),
-        (lambda: StackedMLP(Layout(1, (1, 2)), LIKE), "expected 4 parameters, but got a tensor"),
-    ],
+test_what_cannot_be_is_said = refusals(
+    (fit, [rcad(0.5), erm()], "expected methods that differ in numbers only, but got rcad"),
+    (fit, [rcad(0.5), rcad(0.5, norm="linf")], "differ in numbers only"),
+    (fit, [label_smoothing(0.1), label_smoothing(0.1, "others")], "differ in numbers only"),
+    (fit, erm(), [OPTIM, OptimConfig(lr=0.1, nesterov=False)], "differ in lr, weight_decay and clip only"),
+    (fit, cutout(), "expected no augmentation in a stacked run"),
+    (fit, rcad_released(), "expected terms on the batch"),
+    (fit, me_ada(), "expected levels=None to grow stacked tables, but got levels=255"),
+    (fit, Method(extra=(Term("pgd", where=ProjectedAscent(0.1)),)), "but got ProjectedAscent"),
+    (fit, Method(likelihood=Bernoulli()), "expected Categorical or Gaussian"),
+    (fit, Method(likelihood=Categorical(weight=(1.0, 2.0))), "expected no class weights"),
+    (lambda: StackedMLP(Layout(1, (1, 2)), torch.zeros(1)), "expected 4 parameters, but got a tensor"),
 )
-def test_what_cannot_be_is_said(call: Callable[[], object], words: str) -> None:
-    with one_line(match=words):
-        call()
-
-
-def test_numbers_are_read_from_the_methods() -> None:
-    stack = StackedMethod.of(
-        [compose(label_smoothing(e), rcad(a, b)) for e, a, b in ((0.1, 2, 3), (0, 4, 0))], Categorical(), LIKE
-    )
-    assert stack.likelihood.smoothing is not None
-    assert torch.allclose(stack.likelihood.smoothing, torch.tensor([0.1, 0.0]))
-    assert stack.terms[1].alpha.tolist() == [2, 4]
-    assert stack.terms[1].weight.tolist() == [3, 0]
-    assert stack.terms[0].likelihood is stack.likelihood
-    assert len(StackedMethod.of([rcad(lam=0.0)] * 2, Gaussian(), LIKE).terms) == 1
 
 
 @pytest.mark.parametrize(
@@ -151,12 +89,61 @@ def test_numbers_are_read_from_the_methods() -> None:
     ],
 )
 def test_which_configs_can_be_stacked(model: dict[str, Any], train: dict[str, Any], words: str | None) -> None:
-    config = RunConfig(
-        data=DataConfig(name="boston"),
-        model=ModelConfig(**model),
-        method=(("erm", ()),),
-        optim=OPTIM,
-        train=TrainConfig(epochs=1, batch_size=1, **train),
-    )
-    found = why_not(config)
+    parts = {"model": ModelConfig(**model), "train": TrainConfig(epochs=1, batch_size=1, **train)}
+    found = why_not(RunConfig(data=DataConfig(name="boston"), method=(("erm", ()),), optim=OPTIM, **parts))
     assert found is None if words is None else words in str(found)
+
+
+REPLICAS, BATCH = 3, 7
+TASKS = {
+    "labels": Method(),
+    "reals": gaussian(cap=0.3),
+    "uncapped": gaussian(cap=None),
+    "smoothed": label_smoothing(eps=0.2),
+    "a cap for each target": gaussian(cap=(0.3,)),
+}
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    return 3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def parts(method: Method, replicas: int = REPLICAS, batch: int = BATCH) -> list[Part]:
+    """nll and negative entropy, with a weight of its own for each replica."""
+    methods = [compose(method, confidence_penalty(lam=0.1 + 0.2 * r)) for r in range(replicas)]
+    stack = StackedMethod.of(methods, method.likelihood or Categorical(), numbers(1))
+    return [Part.of(term, batch) for term in stack.terms]
+
+
+def examples(method: Method) -> tuple[Tensor, Tensor]:
+    if not isinstance(method.likelihood, Gaussian):
+        return numbers(REPLICAS, BATCH, 4), torch.arange(REPLICAS * BATCH) % 4
+    output = numbers(REPLICAS, BATCH, 2)
+    output[0, 0, 1], output[0, 1, 1] = -25.0, 2.0  # below the floor, above the cap
+    return output, numbers(REPLICAS * BATCH, seed=1)
+
+
+@pytest.mark.parametrize("shares", [None, numbers(REPLICAS * BATCH, seed=2).abs()], ids=["equal", "weighed"])
+@pytest.mark.parametrize("task", TASKS)
+def test_values_and_gradients_are_autograd_s(task: str, shares: Tensor | None) -> None:
+    output, y = examples(TASKS[task])
+    nll, entropy = parts(TASKS[task])
+    assert (nll.closed is None) == (task in ("smoothed", "a cap for each target"))
+    for part in (nll, entropy):
+        before = output.clone()
+        total, pull = pulled([part], output, y, shares)
+        expected, slopes = pulled([part._replace(closed=None)], output, y, shares)
+        torch.testing.assert_close(total, expected, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(pull, slopes, rtol=1e-11, atol=1e-12)
+        assert torch.equal(output, before)
+        assert not total.requires_grad
+        assert not pull.requires_grad
+    leaf = output.clone().requires_grad_(True)
+    (expected,) = torch.autograd.grad(nll.term.likelihood.nll(leaf.flatten(0, 1), y).sum(), leaf)
+    torch.testing.assert_close(nll_slopes(nll.term.likelihood, output, y), expected)
+
+
+def test_large_logits_stay_finite() -> None:
+    output = torch.tensor([[[2000.0, -2000.0, 0.0]]], dtype=torch.float64)
+    for part in parts(Method(), 1, 1):
+        assert all(values.isfinite().all() for values in pulled([part], output, torch.tensor([1])))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -123,13 +123,3 @@ class PassCounter:
 
     def _backward(self, gradient: Tensor) -> None:
         self.backwards += 1
-
-
-def numeric_gradient(f: Callable[[Tensor], Tensor], x: Tensor, eps: float = 1e-6) -> Tensor:
-    """Central differences of a scalar function, entry by entry."""
-    gradient = torch.zeros_like(x)
-    for index in range(x.numel()):
-        step = torch.zeros_like(x).view(-1)
-        step[index] = eps
-        gradient.view(-1)[index] = (f(x + step.view_as(x)) - f(x - step.view_as(x))) / (2 * eps)
-    return gradient

@@ -26,8 +26,7 @@ from rcad.loss.method_rows import method_rows
 from rcad.loss.methods import Method
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from rcad.runs.files import DamagedError
-from rcad.stacked.task import Examples, StackedProblem
-from rcad.stacked.train import train_configs, train_stacked
+from rcad.stacked.train import Examples, StackedProblem, train_configs, train_stacked
 from rcad.train.checkpoint import load_tensors, restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Trainer, learning_rate
 from rcad.train.task import channel_statistics, derived, measure, method_of, model_of, prepare

@@ -1,15 +1,14 @@
 """What follows a convolution: a normalisation, perhaps an addition, perhaps a ReLU.
 
-torch's layers take a pass over memory for each of them, and as many kernels. In captured steps BatchNorm with what
-follows it runs in two kernels of our own, and its backward in two. The numbers are BatchNorm's, rounded once at the end
-instead of after each part. Eager steps, where launches are what costs, keep torch's layers; compiled ones are given
-kernels by the compiler.
+torch's layers take a pass over memory for each. In captured steps BatchNorm with what follows it runs in two kernels of
+our own, and its backward in two; the numbers are rounded once at the end instead of after each part. Eager steps, where
+launches are what costs, keep torch's layers; compiled ones are given kernels by the compiler.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -20,13 +19,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import relu
 
+# Rows, channels (a word has a bit for each) and shares of rows that a program takes at a time; its warps; its stages.
 BLOCK_M, BLOCK_C, BLOCK_S, WARPS, STAGES = 64, 32, 32, 4, 3
-"""Rows, channels (a word has a bit for each) and shares of the rows that a program takes at a time; its warps; how far
-it reads ahead."""
+# How many elements a program should have at least; the fewest and most programs that are worth it nevertheless.
 ELEMENTS, PROGRAMS = 8192, (132, 528)
-"""How many elements a program should have at least; the fewest and most programs that are worth it nevertheless."""
-DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-"""What is computed in float32 without loss."""
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # what is computed in float32 without loss
 
 _wanted: ContextVar[bool] = ContextVar("own_norm_kernels", default=False)
 
@@ -48,21 +45,16 @@ def activated(norm: nn.Module, x: Tensor, residual: Tensor | None = None) -> Ten
     return relu(norm(x) if residual is None else norm(x) + residual)
 
 
-def normalised(norm: nn.Module, x: Tensor) -> Tensor:
-    """norm(x)."""
-    y: Tensor = _applied(norm, x, None, active=False) if _suits(norm, x, None) else norm(x)
-    return y
+def normalised(norm: nn.Module, x: Tensor, *, torchs: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+    """norm(x); `torchs` is the layer's own pass, where the layer itself asks."""
+    return _applied(norm, x, None, active=False) if _suits(norm, x, None) else (torchs or norm)(x)
 
 
 def use_in(model: nn.Module) -> None:
     """Lets the BatchNorm layers of a model that was written elsewhere use our kernels, inside `own_kernels`."""
     for layer in model.modules():
         if type(layer) is nn.BatchNorm2d:
-            layer.forward = partial(_normalised_or_torchs, layer)  # type: ignore[method-assign]
-
-
-def _normalised_or_torchs(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
-    return _applied(norm, x, None, active=False) if _suits(norm, x, None) else nn.BatchNorm2d.forward(norm, x)
+            layer.forward = partial(normalised, layer, torchs=partial(nn.BatchNorm2d.forward, layer))  # type: ignore[method-assign]
 
 
 def forked(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,8 +71,10 @@ def forked(x: Tensor) -> tuple[Tensor, Tensor]:
 def _suits(norm: nn.Module, x: Tensor, residual: Tensor | None) -> bool:
     if torch.compiler.is_compiling() or not _wanted.get():
         return False
-    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None or _has_hooks(norm):
+    if type(norm) is not nn.BatchNorm2d or not norm.training or norm.momentum is None:
         return False
+    if norm._forward_pre_hooks or norm._forward_hooks or norm._backward_pre_hooks or norm._backward_hooks:
+        return False  # somebody wants to be told of the layer's passes, which are not taken here
     if not _in_rows(x) or x.dtype not in DTYPES:
         return False
     if x.numel() <= x.shape[1]:  # one value a channel, or none: torch has words for the one, an answer for the other
@@ -104,11 +98,6 @@ def _in_rows(x: Tensor) -> bool:
 
 def _facts(x: Tensor) -> tuple[torch.Size, torch.dtype, torch.device]:
     return x.shape, x.dtype, x.device
-
-
-def _has_hooks(norm: nn.Module) -> bool:
-    """Whether somebody wants to be told of the layer's passes, which are not taken here."""
-    return any((norm._forward_pre_hooks, norm._forward_hooks, norm._backward_pre_hooks, norm._backward_hooks))
 
 
 def _applied(norm: Any, x: Tensor, residual: Tensor | None, *, active: bool) -> Tensor:
@@ -176,8 +165,7 @@ class BatchNormFunction(torch.autograd.Function):
 class Fork(torch.autograd.Function):
     """What `BatchNormFunction` made, twice and in the same memory.
 
-    Of the two gradients one goes back as usual and the other is left with the maker's backward, which runs next. But
-    whoever still holds x may ask for its gradient: then the two are added here.
+    Of the two gradients one is left with the maker's backward, which runs next, unless somebody still holds x.
     """
 
     @staticmethod

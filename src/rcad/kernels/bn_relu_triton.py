@@ -1,8 +1,7 @@
 """Triton kernels of `activated`: BatchNorm in training with what follows it; memory is (rows, channels).
 
 Sums over the rows are taken in shares and then over the shares, always in the same order. The kernels that sum read
-from the end, where what they read was written last; those that follow read from the start: what was read last is still
-in the cache, as far as it fits.
+from the end, where what they read was written last; those that follow read from the start, which is still in the cache.
 Sizes are not compiled into the kernels: layers of any size share them.
 """
 

@@ -1,8 +1,7 @@
 """Summed passes, clipping, SGD and the bf16 copy of the weights in three kernels for the whole model.
 
-One after the other these are a dozen passes over memory: gradients brought to fp32, added, measured, divided, weights
-and momentum read and written, weights cast. For a ResNet-18 and RCAD's two passes they move 600 MB; in one kernel that
-finds every tensor by its address, 290. The numbers are those of `torch.optim.SGD` after `clip_grad_norm_`.
+One after the other these are a dozen passes over memory, which move 600 MB for a ResNet-18 and two passes; in one
+kernel that finds every tensor by its address, 290. The numbers are those of `torch.optim.SGD` after `clip_grad_norm_`.
 """
 
 from __future__ import annotations
@@ -17,29 +16,23 @@ from torch import Tensor, nn
 BLOCK, WARPS, ALIGNMENT = 8192, 8, 16
 PROGRAMS = 66
 """Few programs with many chunks each: half of an H200's processors stay free for the convolutions of other runs."""
-FIXED = 4
-"""Columns of a parameter's row before its gradients."""
-TABLE, CHUNKS = -2, -1
-"""Which of the rooms made last."""
+FIXED = 4  # columns of a parameter's row before its gradients
+TABLE, CHUNKS = -2, -1  # which of the rooms made last
 
-Gradients = list[Tensor | None]
-"""One gradient a parameter, as a backward left them."""
+Gradients = list[Tensor | None]  # one gradient a parameter, as a backward left them
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
     """One run's share of the work.
 
-    Args:
-        optimizer: holds the settings and the momentum, and is kept as if it had stepped itself; but weights that never
-            had a gradient have momentum as well, of zeros, which to an optimizer is the same.
-        weights: the parameters, in fp32.
-        leaves: where the passes find each weight: its bf16 copy, or the weight itself.
+    Its optimizer holds the settings and the momentum, and is kept as if it had stepped itself; but weights that never
+    had a gradient have momentum as well, of zeros, which to an optimizer is the same.
     """
 
     optimizer: torch.optim.Optimizer
-    weights: Sequence[nn.Parameter]
-    leaves: Sequence[Tensor]
+    weights: Sequence[nn.Parameter]  # in fp32
+    leaves: Sequence[Tensor]  # where the passes find each weight: its bf16 copy, or the weight itself
 
 
 def suits(run: Run) -> bool:
@@ -78,41 +71,27 @@ class ClippedSGD:
         self._unfilled: list[tuple[Tensor, Tensor]] = []
 
     def step(self, passes: Sequence[Sequence[Gradients]]) -> None:
-        """Updates weights, momentum and bf16 copies from the sum of these passes' gradients.
+        """Updates weights, momentum and bf16 copies from the sum of these passes' gradients of every run.
 
         Before a capture, `make_room` must be called; after it, and before the first replay, `settle`.
-
-        Args:
-            passes: for each pass the gradients of every run.
         """
         from rcad.kernels import fused_sgd_triton as kernels
 
         flat = [[grad for grads in runs for grad in grads] for runs in passes]
         chosen = [i for i in range(len(self._weights)) if any(grads[i] is not None for grads in flat)]
         found = [[_like(grads[i], self._leaves[i]) for i in chosen] for grads in flat]
-        table = self._table(chosen, found)
-        chunks = self._sent(
-            _chunks([self._weights[i].numel() for i in chosen], [self._owners[i] for i in chosen]), CHUNKS
-        )
+        table, sizes_of = self._table(chosen, found), [self._weights[i].numel() for i in chosen]
+        chunks = self._sent(_chunks(sizes_of, [self._owners[i] for i in chosen]), CHUNKS)
         group, count = self._runs[0].optimizer.param_groups[0], len(chunks)
         sizes: dict[str, Any] = {"COUNT": count, "WIDTH": table.shape[1], "PASSES": len(passes), "BLOCK": BLOCK}
         sizes["num_warps"], grid = WARPS, (min(count, PROGRAMS),)
         partial = torch.empty(count, device=table.device)
         if self._limit is not None:
             kernels.squared_length[grid](table, chunks, partial, **sizes)
-            kernels.divisor_of[(len(self._runs),)](
-                partial, chunks, self._divisors, self._limit, COUNT=count, BLOCK=1024
-            )
-        kernels.update[grid](
-            table,
-            chunks,
-            group["lr"],
-            self._divisors,
-            group["weight_decay"],
-            group["momentum"],
-            NESTEROV=group["nesterov"],
-            **sizes,
-        )
+            runs = (len(self._runs),)
+            kernels.divisor_of[runs](partial, chunks, self._divisors, self._limit, COUNT=count, BLOCK=1024)
+        settings = group["weight_decay"], group["momentum"]
+        kernels.update[grid](table, chunks, group["lr"], self._divisors, *settings, NESTEROV=group["nesterov"], **sizes)
 
     def make_room(self, passes: int) -> None:
         """Memory for the tables of a capture, outside the graph's own, which its earlier kernels write to as well."""

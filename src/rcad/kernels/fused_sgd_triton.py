@@ -14,8 +14,7 @@ GRADS = tl.constexpr(4)
 PARAMETER = tl.constexpr(0)
 START = tl.constexpr(1)
 RUN = tl.constexpr(2)
-COLUMNS = tl.constexpr(3)
-"""Those of a chunk's row."""
+COLUMNS = tl.constexpr(3)  # of the row of a chunk, which has these
 
 
 @triton.jit
@@ -71,16 +70,7 @@ def divisor_of(partial, chunks, divisors, limit, COUNT: tl.constexpr, BLOCK: tl.
 
 @triton.jit
 def _update(
-    row,
-    at,
-    inside,
-    rate,
-    scale,
-    decay,
-    momentum,
-    NESTEROV: tl.constexpr,
-    PASSES: tl.constexpr,
-    BLOCK: tl.constexpr,
+    row, at, inside, rate, scale, decay, momentum, NESTEROV: tl.constexpr, PASSES: tl.constexpr, BLOCK: tl.constexpr
 ):
     weights = _places(tl.load(row + WEIGHT), at, tl.float32)
     buffers = _places(tl.load(row + MOMENTUM), at, tl.float32)
@@ -98,18 +88,9 @@ def _update(
 
 @triton.jit
 def update(
-    table,
-    chunks,
-    rate,
-    divisors,
-    decay,
-    momentum,
-    NESTEROV: tl.constexpr,
-    COUNT: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PASSES: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    table, chunks, rate, divisors, decay, momentum, NESTEROV: tl.constexpr,
+    COUNT: tl.constexpr, WIDTH: tl.constexpr, PASSES: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """SGD on all chunks: weight, momentum and the weight's bf16 copy."""
     lr = tl.load(rate)
     for chunk in range(tl.program_id(0), COUNT, tl.num_programs(0)):

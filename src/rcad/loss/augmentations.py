@@ -1,14 +1,14 @@
 """Augmentations of a batch on its own device, drawn per example from an explicit generator.
 
-Images are (B, C, H, W) in [0, 1]. `augment(steps, x, target, ...)` applies several in order; mixing turns hard
-labels into probabilities and changes nothing else about them: smoothing belongs to the likelihood.
+Images are (B, C, H, W) in [0, 1]. Mixing turns hard labels into probabilities and changes nothing else about them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,40 +17,29 @@ from torch.nn import functional as F
 from rcad.errors import InputError, Value, finite, whole
 
 
-class Alternating:
+class Alternating(tuple[torch.Generator, ...]):
     """The generators of several runs whose examples alternate in a batch: each run draws as if it were alone."""
 
-    def __init__(self, generators: Sequence[torch.Generator]) -> None:
-        self.generators = tuple(generators)
 
-    def __len__(self) -> int:
-        return len(self.generators)
+class Part(NamedTuple):
+    """The generator of a run of which these are some examples of a batch: it draws for all of them."""
 
-
-class Part:
-    """The generator of a run of which these are some examples of a batch: it draws for all of them.
-
-    Args:
-        mine: which of the batch's examples these are.
-        count: of the batch.
-    """
-
-    def __init__(self, generator: torch.Generator, mine: slice, count: int) -> None:
-        self.generator, self.mine, self.count = generator, mine, count
+    generator: torch.Generator
+    mine: slice  # which of the batch's examples these are
+    examples: int  # of the batch
 
 
-Source = torch.Generator | Alternating | Part
-"""Where random numbers come from."""
+Source = torch.Generator | Alternating | Part  # where random numbers come from
 
 
-def drawn(sample: Callable[..., Tensor], count: int, source: Source | None, **options: Any) -> Tensor:
-    """sample(count, generator=..., **options) with the examples in the first dimension."""
+def drawn(sample: Callable[..., Tensor], shape: Sequence[int], source: Source | None, **options: Any) -> Tensor:
+    """sample(shape, generator=..., **options) with the examples in the first dimension."""
+    count, *rest = shape
     if isinstance(source, Part):
-        return sample(source.count, generator=source.generator, **options)[source.mine]
+        return sample((source.examples, *rest), generator=source.generator, **options)[source.mine]
     if not isinstance(source, Alternating):
-        return sample(count, generator=source, **options)
-    parts = [sample(count // len(source), generator=generator, **options) for generator in source.generators]
-    return alternating(parts)
+        return sample((count, *rest), generator=source, **options)
+    return alternating([sample((count // len(source), *rest), generator=each, **options) for each in source])
 
 
 def alternating(parts: Sequence[Tensor]) -> Tensor:
@@ -91,14 +80,11 @@ def augment(
 
 
 def _rand(x: Tensor, generator: Source | None) -> Tensor:
-    return drawn(torch.rand, len(x), generator, device=x.device)
+    return drawn(torch.rand, x.shape[:1], generator, device=x.device)
 
 
 def _randint(x: Tensor, high: int, generator: Source | None) -> Tensor:
-    def sample(count: int, **options: Any) -> Tensor:
-        return torch.randint(high, (count,), **options)
-
-    return drawn(sample, len(x), generator, device=x.device)
+    return drawn(partial(torch.randint, high), x.shape[:1], generator, device=x.device)
 
 
 def _per_image(values: Tensor, x: Tensor) -> Tensor:
@@ -181,8 +167,7 @@ class Mixup(Augmentation):
         target = probabilities(target, classes)
         own = beta(self.alpha, x, generator)
         partner = _partners(x, generator)
-        share = _per_image(own, x).to(x.dtype)
-        return share * x + (1 - share) * x[partner], _mixed(target, own, partner)
+        return _mixed(x, own, partner), _mixed(target, own, partner)
 
 
 @dataclass(frozen=True, repr=False)
@@ -226,27 +211,27 @@ def _probability(p: Any) -> None:
 def _partners(x: Tensor, generator: Source | None) -> Tensor:
     """Another example of the same run for each."""
 
-    def sample(count: int, **options: Any) -> Tensor:
-        return torch.rand(count, **options).argsort()
+    def order(shape: tuple[int], **options: Any) -> Tensor:
+        return torch.rand(shape, **options).argsort()
 
-    partner = drawn(sample, len(x), generator, device=x.device)
+    partner = drawn(order, x.shape[:1], generator, device=x.device)
     runs = len(generator) if isinstance(generator, Alternating) else 1
     return partner if runs == 1 else partner * runs + torch.arange(len(x), device=x.device) % runs
 
 
-def _mixed(target: Tensor, own: Tensor, partner: Tensor) -> Tensor:
-    share = own.view(-1, *[1] * (target.ndim - 1)).to(target.dtype)
-    return share * target + (1 - share) * target[partner]
+def _mixed(values: Tensor, own: Tensor, partner: Tensor) -> Tensor:
+    share = _per_image(own, values).to(values.dtype)
+    return share * values + (1 - share) * values[partner]
 
 
 def beta(alpha: float, x: Tensor, generator: Source | None) -> Tensor:
     """One draw from Beta(alpha, alpha) per example of x, on its device, in float64."""
 
-    def sample(count: int, generator: torch.Generator | None) -> Tensor:
-        shape = torch.full((2, count), alpha, device=x.device, dtype=torch.float64)
-        return torch._standard_gamma(shape, generator=generator).T
+    def gammas(shape: tuple[int, int], generator: torch.Generator | None) -> Tensor:
+        alphas = torch.full(shape[::-1], alpha, device=x.device, dtype=torch.float64)
+        return torch._standard_gamma(alphas, generator=generator).T
 
-    first, second = drawn(sample, len(x), generator).unbind(1)
+    first, second = drawn(gammas, (len(x), 2), generator).unbind(1)
     total = first + second
     # For a tiny alpha both gammas can underflow; the distribution is then a fair coin.
     coin = (_rand(x, generator) < 0.5).double()

@@ -23,8 +23,6 @@ from rcad.loss.terms import Losses, MeasureName, Plan, Term, weight_for
 
 log = logging.getLogger("rcad")
 
-CALL_OPTIONS = ("weight", "generator", "raw", "raw_target", "step")
-
 
 class Scaler(Protocol):
     """The part of torch.amp.GradScaler that is needed."""
@@ -42,9 +40,7 @@ class Criterion:
         watch: warn at the first batch where alpha is far below the distance measured there.
 
     Attributes:
-        asked: the loss as it was written.
-        loss: what is minimised now: the same with alpha="auto" measured on the first batches, see
-            `rcad.loss.suggest_alpha`.
+        loss: what is minimised now, with alpha="auto" measured on the first batches; `asked` is it as it was written.
 
     Example:
         >>> criterion = Criterion(terms=[Term("nll"), Term("entropy", "negative_entropy", 0.1, GradientStep(0.5))])
@@ -91,7 +87,7 @@ class Criterion:
     def _planned(
         self, model: Model, x: Inputs, y: Tensor, step: int | None, options: Mapping[str, Any]
     ) -> tuple[Plan, list[View]]:
-        """The passes of this step and the views that they look at, with alpha measured where that is due."""
+        """The passes of this step and their views, with alpha measured where that is due."""
         number = self._counter.next(step)
         if self._gauge.busy:
             self.loss = self._gauge.look(model, x, y, number, options)
@@ -142,8 +138,7 @@ class Criterion:
             share: what the gradients are multiplied by, where processes average them over parts of a batch that are
                 not equally large: this part's examples over the mean of all parts'.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
-            generator: where random numbers come from. With an `Alternating` the model holds as many networks, whose
-                examples alternate in the batch: each has a loss of its own, as if it were alone.
+            generator: with an `Alternating` the model holds as many networks, whose examples alternate in the batch.
         """
         whole("accumulate", accumulate, minimum=1)
         finite("share", share, above=0.0)
@@ -164,7 +159,6 @@ class Criterion:
             raise
 
     def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View]) -> Losses:
-        """The passes run backward: one by one where they can be, else in one graph."""
         reason = refusal(plan, views)
         if reason is None:
             own_backward = third_backward(plan, views, scaled=passes.scale is not None)
@@ -190,8 +184,7 @@ class RCAD(Criterion):
     Args:
         alpha: the distance from x to x', in the units of the input: an L2 distance in [0, 1] pixel space for images.
             Its useful window is set by the distance between classes; a value from another data set is a guess. "auto"
-            measures it on the first 16 batches (see `rcad.loss.suggest_alpha`) and logs what it found;
-            `rcad.suggest_alpha(x, y)` measures it on the whole training set.
+            measures it on the first 16 batches and logs it; `rcad.suggest_alpha(x, y)` on the whole training set.
         lam: the weight of the entropy. "auto" is 0.1, and 0.3 for regression targets (a Gaussian).
         likelihood: Categorical(), Gaussian() or Bernoulli().
         norm: "l2" (each example moves by alpha), "raw" (alpha times the gradient, the paper's formula), "linf".
@@ -234,8 +227,8 @@ class RCAD(Criterion):
         weight = weight_for(lam, real=isinstance(likelihood, Gaussian))
         where = GradientStep(alpha, norm, bounds, mean, std, steps, loss=direction)
         terms = (Term("nll"), Term("rcad", measure, weight, where, every))
-        options = {"input_key": input_key, "mask_key": mask_key}
-        super().__init__(likelihood, terms, units=units, checks=checks, output=output, watch=True, **options)
+        keys = {"input_key": input_key, "mask_key": mask_key}
+        super().__init__(likelihood, terms, **keys, units=units, checks=checks, output=output, watch=True)
         self._alpha, self.lam = alpha, weight
 
     @property
@@ -258,7 +251,8 @@ def rcad_loss(model: Model, x: Inputs, y: Tensor, *, alpha: Alpha, lam: Alpha, *
         >>> loss = rcad_loss(model, x, y, alpha=0.5, lam=0.02)  # doctest: +SKIP
         >>> loss.backward()  # doctest: +SKIP
     """
-    call = {key: options.pop(key) for key in CALL_OPTIONS if key in options}
+    of_a_call = {"weight", "generator", "raw", "raw_target", "step"}
+    call = {key: options.pop(key) for key in of_a_call & options.keys()}
     if options.get("every", 1) != 1 and "step" not in call:
         raise InputError("expected step= with every=, since a function cannot count its calls; or use RCAD(...)")
     if isinstance(alpha, str):

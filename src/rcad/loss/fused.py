@@ -16,10 +16,9 @@ from torch import Tensor, nn
 
 from rcad.errors import InputError
 from rcad.loss.augmentations import Source
-from rcad.loss.checks import NOTHING_TO_TRAIN, check_gradient, check_output
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
-from rcad.loss.objective import evaluate, perturbed
+from rcad.loss.objective import NOTHING_TO_TRAIN, check_gradient, check_output, evaluate, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term
 
@@ -34,7 +33,7 @@ def refusal(plan: Plan, views: Sequence[View]) -> str | None:
                 return "what made the input learns in the clean pass, and gradients are exchanged in the last"
             if len(views) > 1:
                 return "two views are part of one larger graph, which the first backward would free"
-        shared = (view.target, view.weight, *view.forward.other_inputs())
+        shared = (view.target, view.weight, *view.forward.others.values())
         if not plan.one_pass and any(isinstance(value, Tensor) and value.grad_fn is not None for value in shared):
             return "targets, weights or other inputs come from a larger graph, which the first backward would free"
     return None
@@ -42,11 +41,9 @@ def refusal(plan: Plan, views: Sequence[View]) -> str | None:
 
 def third_backward(plan: Plan, views: Sequence[View], *, scaled: bool = False) -> str | None:
     """Why the clean backward of some view does not give the directions, so that they need one of their own."""
-    for look, view in zip(plan.looks, views, strict=True):
-        reason = look.why_apart(weighted=view.weight is not None, scaled=scaled)
-        if reason:
-            return reason
-    return None
+    pairs = zip(plan.looks, views, strict=True)
+    reasons = (look.why_apart(weighted=view.weight is not None, scaled=scaled) for look, view in pairs)
+    return next(filter(None, reasons), None)
 
 
 def goes_back_twice(plan: Plan) -> bool:
@@ -59,22 +56,14 @@ class BackwardStep:
     """The passes of one batch run backward, which adds the gradients of the total to `.grad`.
 
     A pass is a method, so that what its graph keeps by other means than saved tensors goes with its output.
-
-    Args:
-        likelihood: what the output means.
-        scale: what a GradScaler does to a loss before it is run backward.
-        divide: the number of batches whose gradients are accumulated.
-        generator: where random numbers come from.
-        after_pass: called after each backward, e.g. to take the gradients away.
-        runs: how many runs' examples alternate in the batch.
     """
 
     likelihood: Likelihood
-    scale: Scale | None = None
-    divide: float = 1.0
-    generator: Source | None = None
-    after_pass: Callable[[], None] | None = None
-    runs: int = 1
+    scale: Scale | None  # what a GradScaler does to a loss before it is run backward
+    divide: float  # the number of batches whose gradients are accumulated
+    generator: Source | None
+    after_pass: Callable[[], None] | None  # called after each backward, e.g. to take the gradients away
+    runs: int  # how many runs' examples alternate in the batch
     passes_left: int = field(default=0, init=False)
     reentrant: bool = field(default=False, init=False)
     blind: bool = field(default=False, init=False)  # a pass was made at an input that needs no gradient
@@ -100,7 +89,6 @@ class BackwardStep:
         return losses._replace(total=losses.total.detach())
 
     def _look(self, view: View, look: Look) -> None:
-        """All passes over one view: at x where a clean term or a direction needs it, then at each x'."""
         learned = bool(look.clean) and view.x.requires_grad  # x' is a constant
         checked = bool(look.clean or look.directions)
         gradients = self._at_x(view, look, learned=learned) if checked else []
@@ -122,7 +110,11 @@ class BackwardStep:
             forward = view.forward if clean else view.forward.inner()
             prediction = forward(x, last=not (self.passes_left or x.requires_grad))
             check_output(view, self.likelihood, prediction)
-            self._look_for_checkpoints(view, prediction, needed=x.requires_grad)
+            # Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn.
+            self.reentrant = self.reentrant or (x.requires_grad and reenters(view.forward, prediction))
+            self.blind = self.blind or not x.requires_grad
+            if self.reentrant and self.blind:
+                raise InputError(REENTRANT)
             for number, loss in enumerate(directions if apart else (), 1):
                 value = loss.nll(prediction, view.target).sum()
                 gradients.append(reaching_gradient(value, x, retain_graph=bool(clean) or number < len(directions)))
@@ -175,13 +167,6 @@ class BackwardStep:
     def _run_backward(self, loss: Tensor) -> None:
         loss = loss if self.divide == 1 else loss / self.divide
         (loss if self.scale is None else self.scale(loss)).backward()  # type: ignore[no-untyped-call]
-
-    def _look_for_checkpoints(self, view: View, prediction: Tensor, *, needed: bool) -> None:
-        """Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn."""
-        self.reentrant = self.reentrant or (needed and reenters(view.forward, prediction))
-        self.blind = self.blind or not needed
-        if self.reentrant and self.blind:
-            raise InputError(REENTRANT)
 
     def _passed(self) -> None:
         if self.after_pass is not None:

@@ -1,8 +1,4 @@
-"""Training sets that grow: ADA and ME-ADA append adversarial copies of the examples between epochs.
-
-ADA (Volpi et al., 2018) climbs the loss minus a penalty on the distance in the embedding; ME-ADA (Zhao et al., 2020)
-also climbs the entropy.
-"""
+"""Training sets that grow between epochs: ADA (Volpi et al., 2018) and ME-ADA (Zhao et al., 2020)."""
 
 from __future__ import annotations
 
@@ -75,7 +71,6 @@ class FeatureAscent(Value):
         Args:
             model: with `features()` and `head()`; used in eval mode and left as it was.
             x: all training examples, float in [0, 1] or uint8; the new ones have the same dtype and device.
-            target: their labels, kept.
             progress: called with (done, total) examples after each batch.
         """
         if not (hasattr(model, "features") and hasattr(model, "head")):
@@ -87,7 +82,10 @@ class FeatureAscent(Value):
             for index in torch.split(chosen, batch_size):
                 start = as_unit_float(x[index]).to(device)
                 moved = self._ascend(model, start, target[index].to(device), likelihood)
-                grown.append(self._stored(moved, x.dtype).to(x.device))
+                if self.levels is not None:
+                    steps = (moved.clamp(0, 1) * self.levels).round()
+                    moved = steps if x.dtype == torch.uint8 else steps / self.levels
+                grown.append(moved.to(x.dtype).to(x.device))
                 if progress is not None:
                     progress(sum(map(len, grown)), len(chosen))
         return torch.cat(grown), target[chosen]
@@ -117,12 +115,6 @@ class FeatureAscent(Value):
                 (gradient,) = torch.autograd.grad(gain.sum(), moved)
             moved = moved.detach() + self.step_size * gradient
         return moved.detach()
-
-    def _stored(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        if self.levels is None:
-            return x.to(dtype)
-        steps = (x.clamp(0, 1) * self.levels).round()
-        return steps.to(dtype) if dtype == torch.uint8 else (steps / self.levels).to(dtype)
 
 
 def as_unit_float(x: Tensor) -> Tensor:

@@ -1,7 +1,6 @@
 """What a model's output means. A likelihood gives one number per example; nothing here averages over the batch.
 
-Extra dimensions (pixels of a segmentation, labels of a multi-label task, coordinates of a target) are averaged
-within their example, as PyTorch's own losses do.
+Extra dimensions (pixels, labels, coordinates of a target) are averaged within their example.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A method as it is written: in a config as rows of a name and parameters, by a user as text. Neither needs torch.
 
-A record's rows leave out what had its default. Defaults that changed since are listed in `CHANGED`: so that old rows
-keep their meaning, and no new run takes an old one's id, such a parameter is written into every new row where it makes
-a difference.
+A record's rows leave out what had its default. Defaults that changed since are listed in `CHANGED`: such a parameter is
+written into every new row where it makes a difference, so that old rows keep their meaning and their ids.
 """
 
 from __future__ import annotations
@@ -32,9 +31,7 @@ _WORDS = {"none": None, "true": True, "false": False}
 
 
 def method_rows(rows: Any) -> Rows:
-    """Rows in their one form: parameters sorted by name, lists as tuples, the text "none" as None.
-
-    TOML has no null, and a parameter left out means its default, which need not be None: hence "none".
+    """Rows in their one form: parameters sorted by name, lists as tuples, the text "none" (TOML has no null) as None.
 
     Args:
         rows: (name, parameters) each, or what `rows_to_plain` wrote; a lone dict need not stand in a list.
@@ -63,11 +60,8 @@ def method_text(rows: Iterable[MethodRow]) -> str:
 def label(rows: Iterable[MethodRow]) -> str:
     """The rows of a config as a user would write them today: with what they meant where a default has changed."""
 
-    def is_written(name: str, key: str, value: Any) -> bool:
-        changed = _changed(name, key)
-        return changed is None or not changed.silent or value != changed.now
-
-    return method_text(_selected(as_recorded(rows), is_written))
+    today = [(*parameter, changed.now) for parameter, changed in CHANGED.items() if changed.silent]
+    return method_text(_selected(as_recorded(rows), lambda *parameter: parameter not in today))
 
 
 def parse_method(text: str) -> Rows:
@@ -129,8 +123,7 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
     rows = tuple(rows)
 
     def counts(name: str, key: str, value: Any) -> bool:
-        changed = _changed(name, key)
-        if changed is not None:
+        if changed := CHANGED.get((name, key)):
             return changed.counts(rows) and not (changed.silent and value == changed.before)
         own = defaults.get(name, {})
         return key not in own or own[key] != value or isinstance(own[key], bool) != isinstance(value, bool)
@@ -139,38 +132,27 @@ def without_defaults(rows: Iterable[MethodRow], defaults: Defaults) -> Rows:
 
 
 class Changed(NamedTuple):
-    """A parameter whose default changed after runs had been recorded.
+    """A parameter whose default changed after runs had been recorded."""
 
-    Attributes:
-        before: its value in a written row that leaves it out.
-        now: its default.
-        counts: whether the two differ beside these rows.
-        silent: `before` is still left out where it is meant, so that its runs keep their ids.
-    """
-
-    before: Any
-    now: Any
-    counts: Callable[[Rows], bool] = lambda rows: True
-    silent: bool = False
+    before: Any  # its value in a written row that leaves it out
+    now: Any  # its default
+    counts: Callable[[Rows], bool] = lambda rows: True  # whether the two differ beside these rows
+    silent: bool = False  # `before` is still left out where it is meant, so that its runs keep their ids
 
 
-AUTO: Final = "auto"
-"""alpha: measured on the data. lam: by the kind of target."""
-SEARCHED = ("alpha", "lam")
-"""What a search tries where the user gives none."""
+AUTO: Final = "auto"  # alpha: measured on the data. lam: by the kind of target.
+SEARCHED = ("alpha", "lam")  # what a search tries where the user gives none
 DIRECTION = Changed(
     "training",
     "plain",
     lambda rows: any(name == "label_smoothing" or dict(values).get("smoothing") for name, values in rows),
 )
-STEP_AND_WEIGHT = {"alpha": Changed(0.5, AUTO, silent=True), "lam": Changed(0.02, AUTO, silent=True)}
-CHANGED: Mapping[str, Mapping[str, Changed]] = {
-    "rcad": {"direction": DIRECTION, **STEP_AND_WEIGHT},
-    "rcad_random": STEP_AND_WEIGHT,
-    "rcad_text": {"direction": DIRECTION},
-    "rcad_released": {"jitter": Changed(0.01, 0.0)},
+CHANGED = {
+    **{(name, "direction"): DIRECTION for name in ("rcad", "rcad_text")},
+    **{(name, "alpha"): Changed(0.5, AUTO, silent=True) for name in ("rcad", "rcad_random")},
+    **{(name, "lam"): Changed(0.02, AUTO, silent=True) for name in ("rcad", "rcad_random")},
+    ("rcad_released", "jitter"): Changed(0.01, 0.0),
 }
-"""By method and parameter."""
 
 
 def spelled(rows: Iterable[MethodRow], *, leave: Collection[str] = ()) -> Rows:
@@ -186,7 +168,8 @@ def as_recorded(rows: Iterable[MethodRow]) -> Rows:
 def as_first_written(rows: Iterable[MethodRow]) -> Rows:
     """The rows less a parameter that makes no difference beside them, as they were before there was one."""
     rows = tuple(rows)
-    return _selected(rows, lambda name, key, _: (changed := _changed(name, key)) is None or changed.counts(rows))
+    without = [parameter for parameter, changed in CHANGED.items() if not changed.counts(rows)]
+    return _selected(rows, lambda name, key, _: (name, key) not in without)
 
 
 def left_open(rows: Rows) -> list[str]:
@@ -199,15 +182,12 @@ def left_open(rows: Rows) -> list[str]:
     ]
 
 
-def _changed(name: str, key: str) -> Changed | None:
-    return CHANGED.get(name, {}).get(key)
-
-
 def _missing(rows: Rows) -> list[dict[str, Changed]]:
     """What each row leaves out though its default has changed, where that makes a difference beside the others."""
+    counting = {parameter: changed for parameter, changed in CHANGED.items() if changed.counts(rows)}
     return [
-        {key: changed for key, changed in CHANGED.get(name, {}).items() if changed.counts(rows) and key not in row}
-        for name, row in ((name, dict(values)) for name, values in rows)
+        {key: changed for (method, key), changed in counting.items() if method == name and key not in dict(values)}
+        for name, values in rows
     ]
 
 

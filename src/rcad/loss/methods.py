@@ -1,7 +1,6 @@
 """A method is a value: it prints, compares, hashes, and goes to and from a plain dict.
 
-Each fills the slots that are its own; `compose` puts several together and refuses two owners of one slot. Below stand
-those of the paper, its controls and its named recipes; units and defaults: see `methods/<name>.md`.
+Each fills the slots that are its own; `compose` refuses two owners of one. Units and defaults: see `methods/<name>.md`.
 """
 
 from __future__ import annotations
@@ -98,11 +97,7 @@ class Method:
 
     @staticmethod
     def from_dict(plain: Mapping[str, Any]) -> Method:
-        """The method that `to_dict` wrote.
-
-        What a row leaves out has its default; where that has changed, the one that old rows were written with
-        (`rcad.loss.method_rows.CHANGED`).
-        """
+        """The method that `to_dict` wrote; what a row leaves out has the default that it was written with."""
         rows = plain.get("methods")
         if not isinstance(rows, list) or not rows:
             raise InputError(f"expected a dict with a list under 'methods', but got {plain!r}")

@@ -1,12 +1,10 @@
-"""Passes through a model: which input may be perturbed, which output is the prediction; the model stays as it was.
-
-Statistics, mode, `.grad` and random state stay what they were, but for the one pass that trains.
-"""
+"""Passes through a model: which input may be perturbed, which output is the prediction; the model stays as it was."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -22,7 +20,6 @@ Inputs = Tensor | Mapping[str, Any]
 
 LOGIT_KEYS = ("logits", "out", "output")
 
-
 Output = int | str | Callable[[Any], Tensor]
 """Which part of what a model returned is its prediction: an index, a key or attribute, or a function of it."""
 
@@ -32,9 +29,6 @@ def logits_of(output: Any, choice: Output | None = None) -> Tensor:
 
     In a tuple it is the tensor of floats beside losses (which have no dimension) and other things. Several of one
     shape, such as those of auxiliary heads, leave the first; several of different shapes need a choice.
-
-    Args:
-        choice: which part it is, where the output alone does not tell.
     """
     if choice is not None:
         return _chosen(output, choice)
@@ -87,35 +81,27 @@ def _chosen(output: Any, choice: Output) -> Tensor:
     )
 
 
+@dataclass(eq=False)
 class Forward:
     """A model as a function of the one tensor that may be perturbed; the other inputs are filled in."""
 
-    def __init__(
-        self,
-        model: Model,
-        inputs: Mapping[str, Any] | None = None,
-        key: str | None = None,
-        output: Output | None = None,
-    ) -> None:
-        self.model, self._key, self._output = model, key, output
-        self._others = None if inputs is None else {k: v for k, v in inputs.items() if k != key}
+    model: Any
+    key: str | None = None  # by which the model is given x, where its inputs are a mapping
+    others: Mapping[str, Any] = field(default_factory=dict)  # what it is given beside x
+    output: Output | None = None
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
         x = x if last else x.clone()
-        if self._others is None:
-            return logits_of(self.model(x), self._output)
-        inputs = {k: v.clone() if isinstance(v, Tensor) and not last else v for k, v in self._others.items()}
-        return logits_of(self.model(**inputs, **{str(self._key): x}), self._output)
-
-    def other_inputs(self) -> tuple[Any, ...]:
-        """What the model is given beside x."""
-        return () if self._others is None else tuple(self._others.values())
+        if self.key is None:
+            return logits_of(self.model(x), self.output)
+        others = {k: v.clone() if isinstance(v, Tensor) and not last else v for k, v in self.others.items()}
+        return logits_of(self.model(**others, **{self.key: x}), self.output)
 
     def inner(self) -> Forward:
         """The same function without a data-parallel wrapper, for the passes that follow the clean one."""
         wrapped = isinstance(self.model, nn.parallel.DistributedDataParallel)
-        return Forward(self.model.module, self._others, self._key, self._output) if wrapped else self  # type: ignore[attr-defined]
+        return replace(self, model=self.model.module) if wrapped else self
 
 
 def as_module(model: Model | Forward) -> nn.Module | None:
@@ -134,24 +120,23 @@ _reentrant: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 def reenters(model: Model | Forward, output: Tensor) -> bool:
     """Whether the output of a model, at an input that needs a gradient, went through re-entrant checkpointing.
 
-    Its layers get no gradient unless their input needs one. Looked for once per model, in the graph of an output.
+    Looked for once per model, in the graph of an output.
     """
     if output.grad_fn is None or torch.compiler.is_compiling():
         return False
     module = as_module(model)
-    reentrant = None if module is None else _reentrant.get(module)
-    if reentrant is None:
-        reentrant = _has_node(output.grad_fn, "CheckpointFunctionBackward")
-        if module is not None:
-            _reentrant[module] = reentrant
-    return reentrant
+    if module is None:
+        return _has_checkpoint(output.grad_fn)
+    if module not in _reentrant:
+        _reentrant[module] = _has_checkpoint(output.grad_fn)
+    return _reentrant[module]
 
 
-def _has_node(root: Any, name: str) -> bool:
+def _has_checkpoint(root: Any) -> bool:
     visited, waiting = {root}, [root]
     while waiting:
         node = waiting.pop()
-        if node.name() == name:
+        if node.name() == "CheckpointFunctionBackward":
             return True
         new = {following for following, _ in node.next_functions if following is not None} - visited
         visited |= new
@@ -168,21 +153,18 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     """
     module = as_module(model)
     layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]
-    switches = [(layer, *_averaging_switch(layer)) for layer in layers if layer.track_running_stats]
-    for layer, switch, off, _ in switches:
-        setattr(layer, switch, off)
+    layers = [layer for layer in layers if layer.track_running_stats]
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
+            layer.momentum = 0.0
+        else:
+            layer.track_running_stats = False
     try:
         yield
     finally:
-        for layer, switch, _, before in switches:
-            setattr(layer, switch, before)
-
-
-def _averaging_switch(layer: _NormBase) -> tuple[str, Any, Any]:
-    """The attribute that stops a layer's running averages, its value for that, and its value now."""
-    if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
-        return "momentum", 0.0, layer.momentum
-    return "track_running_stats", False, True
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.track_running_stats, layer.momentum = True, momentum
 
 
 @contextmanager
@@ -211,10 +193,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
-    """Whatever interrupts the passes inside, `.grad` is then what it was: no half of a step is left there.
-
-    Gradients of earlier batches, where they are accumulated, are copied for that.
-    """
+    """Whatever interrupts the passes inside, `.grad` is then what it was: gradients of earlier batches are copied."""
     if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         yield
         return
@@ -244,23 +223,14 @@ MASK_KEY = "attention_mask"
 
 
 class View(NamedTuple):
-    """One batch as the terms see it.
+    """One batch as the terms see it."""
 
-    Attributes:
-        forward: x -> logits.
-        x: the floating-point tensor that terms may perturb, (B, ...).
-        target: hard, soft or real-valued targets.
-        mask: which positions of x may move, (B, T), or None for all.
-        weight: what each example counts, (B,), or None for 1 each.
-        check_always: whether values are read at every batch on the CPU, or at a model's first only.
-    """
-
-    forward: Forward
-    x: Tensor
-    target: Tensor
-    mask: Tensor | None
-    weight: Tensor | None
-    check_always: bool = True
+    forward: Forward  # x -> logits
+    x: Tensor  # the floating-point tensor that terms may perturb, (B, ...)
+    target: Tensor  # hard, soft or real-valued
+    mask: Tensor | None  # which positions of x may move, (B, T); None for all
+    weight: Tensor | None  # what each example counts, (B,); None for 1 each
+    check_always: bool  # whether values are read at every batch on the CPU, or at a model's first only
 
 
 def bind(
@@ -273,7 +243,8 @@ def bind(
         )
     if isinstance(inputs, Mapping):
         key = _input_key(inputs, input_key)
-        return Forward(model, inputs, key, output), inputs[key], _mask(inputs, mask_key, inputs[key])
+        others = {name: value for name, value in inputs.items() if name != key}
+        return Forward(model, key, others, output), inputs[key], _mask(inputs, mask_key, inputs[key])
     if not isinstance(inputs, Tensor):
         raise InputError(
             f"expected x to be a tensor or a mapping, but got {type(inputs).__name__}; pass several inputs as a "

@@ -1,7 +1,7 @@
 """Methods of the user's own, `mypackage.mymodule:my_method(lam=0.3)`: functions that return a `Method`.
 
-A module is imported where the user names it, in a command or in a call. Configs and records name it too, and may come
-from anybody: reading one imports nothing. A worker imports what the user named to the process that started it.
+A module is imported where the user names it, in a command or in a call; a worker imports what was named to the process
+that started it. Configs and records name it too, and may come from anybody: reading one imports nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from rcad.errors import InputError, did_you_mean, shown
 from rcad.loss.method_rows import AUTO, OWN, SOURCE, Rows, method_rows
 from rcad.loss.methods import Method, method
 
-DIGITS = 16
-_loaded: dict[str, str] = {}
-"""The hash of each module's source as it was imported."""
+_loaded: dict[str, str] = {}  # the hash of each module's source as it was imported
 
 
 def imported(rows: Rows) -> Rows:
@@ -44,8 +42,7 @@ def _register(name: str) -> str:
     module, digest = _module(module_name)
     function = getattr(module, function_name, None)
     if not isfunction(function):
-        functions = [key for key, value in vars(module).items() if isfunction(value)]
-        hint = did_you_mean(function_name, functions)
+        hint = did_you_mean(function_name, [key for key, value in vars(module).items() if isfunction(value)])
         raise InputError(f"expected a function {name}, but {module.__file__} has none{hint}")
     OWN[name] = _maker(name, function, digest, os.path.relpath(str(module.__file__)))
     return digest
@@ -61,7 +58,7 @@ def _module(name: str) -> tuple[ModuleType, str]:
         module = importlib.import_module(name)
         if name == "__main__" or not (getattr(module, "__file__", None) or "").endswith(".py"):
             raise InputError(f"expected a module in a file, but got {name}; write the function into a .py file")
-        digest = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:DIGITS]
+        digest = hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest()[:16]
         if imported_before and _loaded.get(name) != digest:
             module = importlib.reload(module)
     except InputError:

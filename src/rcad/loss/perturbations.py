@@ -1,8 +1,7 @@
 """Where a term looks: from a batch x to x', a detached tensor of the same shape.
 
-Directions come from the loss *summed* over the batch, so they do not depend on its size. Distances are in the
-units of the input, per example: pixels of [0, 1] for images. Inputs that were normalised as (pixels - mean) / std
-keep pixel units when `std` (and `mean`, if there are bounds) is given.
+Directions come from the loss *summed* over the batch, so they do not depend on its size. Distances are in the units of
+the input; inputs that were normalised keep pixel units when `std` (and `mean`, if there are bounds) is given.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ def masked(step: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    """A number, or one per channel, as a tuple."""
     try:
         return (float(values),) if is_number(values) else tuple(float(v) for v in values)
     except (TypeError, ValueError):
@@ -133,11 +131,10 @@ class Move(Value):
 
     def _limits(self, x: Tensor) -> tuple[Any, Any]:
         assert self.bounds is not None
-        low, high = self.bounds
         if self.std is None or self.mean is None:
-            return low, high
-        mean, std = self._like(self.mean, x), self._like(self.std, x)
-        return (low - mean) / std, (high - mean) / std
+            return self.bounds
+        low, high = ((limit - self._like(self.mean, x)) / self._like(self.std, x) for limit in self.bounds)
+        return low, high
 
 
 Uphill = Callable[[Tensor | None], Tensor]
@@ -185,7 +182,6 @@ def reaching_gradient(loss: Tensor, x: Tensor, *, retain_graph: bool = False) ->
 
 
 def _uniform(shape: tuple[int, ...], **options: Any) -> Tensor:
-    """Noise drawn uniformly from [-1, 1)."""
     return 2 * torch.rand(shape, **options) - 1
 
 
@@ -222,10 +218,7 @@ class _Travel(Move):
                 return self.direction(input_gradient(model, start, target, loss), mask)
 
         def draw(sample: Callable[..., Tensor]) -> Tensor:
-            def noise(count: int, **options: Any) -> Tensor:
-                return sample((count, *wide.shape[1:]), device=wide.device, dtype=wide.dtype, **options)
-
-            return masked(drawn(noise, len(wide), generator), mask)
+            return masked(drawn(sample, wide.shape, generator, device=wide.device, dtype=wide.dtype), mask)
 
         return self.moved(x, self.travel(uphill, draw))
 
@@ -268,10 +261,7 @@ class GradientStep(_Travel):
 
 @dataclass(frozen=True, repr=False)
 class RandomStep(_Travel):
-    """A step of the same length in a random direction: the control that tells whether the direction matters.
-
-    Draws from `generator`, or from torch's global one when none is given.
-    """
+    """A step of the same length in a random direction: the control that tells whether the direction matters."""
 
     _norms: ClassVar[tuple[str, ...]] = ("l2", "linf")
 
@@ -284,14 +274,9 @@ class RandomStep(_Travel):
 
 @dataclass(frozen=True, repr=False)
 class StepOfEach(_Travel):
-    """The same step with a distance of its own for each of several runs, whose examples alternate in the batch.
+    """The same step with a distance of its own for each of several runs, whose examples alternate in the batch."""
 
-    Args:
-        unit_step: the step of length 1, in the norm "l2".
-        alphas: the distance of each run.
-    """
-
-    unit_step: GradientStep | RandomStep = GradientStep(1.0)
+    unit_step: GradientStep | RandomStep = GradientStep(1.0)  # of length 1, in the norm "l2"
     alphas: tuple[float, ...] = ()
 
     @staticmethod
@@ -308,13 +293,11 @@ class StepOfEach(_Travel):
         return self.unit_step.direction_loss(likelihood)
 
     def travel(self, uphill: Uphill, draw: Draw) -> Tensor:
-        return self._scaled(
-            self.unit_step.travel(lambda step: uphill(None if step is None else self._scaled(step)), draw)
-        )
+        def scaled(step: Tensor) -> Tensor:
+            each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)
+            return (step.view(-1, len(self.alphas), *step.shape[1:]) * each).flatten(0, 1)
 
-    def _scaled(self, step: Tensor) -> Tensor:
-        each = _channels(self.alphas, step.ndim + 1, step.device, step.dtype)
-        return (step.view(-1, len(self.alphas), *step.shape[1:]) * each).flatten(0, 1)
+        return scaled(self.unit_step.travel(lambda step: uphill(None if step is None else scaled(step)), draw))
 
 
 @dataclass(frozen=True, repr=False)

@@ -46,7 +46,6 @@ def fetch_numbers(values: Mapping[str, Tensor], checks: Sequence[Check]) -> dict
 
 
 def finite_check(name: str, values: Tensor, hint: str) -> Check:
-    """That there is neither NaN nor inf."""
     return Check(~torch.isfinite(values).all(), lambda: f"expected finite {name}, but got NaN or inf; {hint}")
 
 
@@ -93,7 +92,6 @@ class Labelled:
 
     @cached_property
     def confidence(self) -> Tensor:
-        """The largest probability."""
         return self.p.amax(1)
 
     @cached_property
@@ -143,16 +141,13 @@ def label_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def value_scores(output: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Float64 (B,) each, in the unit of y: `nll` of a Gaussian head (B, 2), `square` of the error of its mean.
-
-    Each is computed in the output's own precision, as in training; only what follows is wider.
-    """
+    """Float64 (B,) each, in the unit of y: `nll` of a Gaussian head (B, 2), `square` of the error of its mean."""
+    # Computed in the output's own precision, as in training; only what follows is wider.
     return {"nll": Gaussian().nll(output, y).double(), "square": (output[:, 0] - y).double().square()}
 
 
 # Does a model that says 80% get 80% right? Bins are right-closed, ((b - 1) / M, b / M]; a probability of exactly 0
-# belongs to the first, 1 to the last. M = 15 as in Guo et al., "On calibration of modern neural networks", 2017. An
-# empty bin adds nothing.
+# belongs to the first. M = 15 as in Guo et al., "On calibration of modern neural networks", 2017.
 BINS = 15
 Kind = Literal["width", "mass"]
 
@@ -171,12 +166,9 @@ class Binned(NamedTuple):
 
 @dataclass(frozen=True)
 class Reliability:
-    """One entry per bin that holds examples, in ascending confidence.
+    """One entry per bin that holds examples, in ascending confidence, with its mean confidence and accuracy in [0, 1].
 
-    Attributes:
-        lower, upper: the bin's edges; for bins of equal mass the smallest and largest confidence in it.
-        count: how many examples.
-        confidence, accuracy: their means, as fractions.
+    The edges of bins of equal mass are the smallest and largest confidence in them.
     """
 
     lower: tuple[float, ...]
@@ -190,8 +182,7 @@ def ece(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Literal["width", "
     """The expected calibration error, a fraction in [0, 1].
 
     Args:
-        output: logits (B, K).
-        y: labels (B,).
+        output, y: logits (B, K) and labels (B,).
         kind: "width" and "mass" compare the confidence in the predicted class with its accuracy, in bins of equal
             width or of equally many examples; "classwise" does so for the probability of every class, in bins of
             equal width, and averages over the K classes (Kull et al., 2019; Nixon et al., 2019).
@@ -214,15 +205,9 @@ def reliability(output: Tensor, y: Tensor, *, bins: int = BINS, kind: Kind = "wi
     edges = torch.arange(bins + 1, device=output.device, dtype=torch.float64) / bins
     lower, upper = (edges[:-1], edges[1:]) if kind == "width" else _mass_edges(labelled.confidence, bins)
     columns = {"lower": lower, "upper": upper, **binned._asdict()}
-    rows = [row for row in zip(*fetch(columns, labelled.checks).values(), strict=True) if row[2] > 0]
-    low, high, count, forecast, outcome = zip(*rows, strict=True)
-    return Reliability(
-        low,
-        high,
-        tuple(int(c) for c in count),
-        tuple(f / c for f, c in zip(forecast, count, strict=True)),
-        tuple(o / c for o, c in zip(outcome, count, strict=True)),
-    )
+    found = zip(*fetch(columns, labelled.checks).values(), strict=True)
+    rows = [(low, high, int(n), forecast / n, outcome / n) for low, high, n, forecast, outcome in found if n > 0]
+    return Reliability(*zip(*rows, strict=True))
 
 
 def top_label_error(labelled: Labelled, bins: int, kind: Kind) -> Tensor:

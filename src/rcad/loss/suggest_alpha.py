@@ -1,9 +1,8 @@
 """How far to step: alpha measured on the data, and looked at on a model.
 
-alpha has the unit of the input and a window set by the distance between classes. Below the window RCAD hurts, far
-above it does nothing. Half the median distance from a training example to its nearest one of another class was within
-a factor of two of the best alpha on digits, on moons in up to 200 dimensions and, by accuracy, on CIFAR-100; among much
-noise, which lengthens all distances, and by likelihood on CIFAR-100 it is up to ten times too large (`results/alpha`).
+Below a window set by the distance between classes RCAD hurts, far above it does nothing. Half the median distance from
+an example to its nearest one of another class was within a factor of two of the best alpha on digits, moons and, by
+accuracy, CIFAR-100; among much noise, and by likelihood there, it is up to ten times too large (`results/alpha`).
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError, whole
-from rcad.loss.checks import full_scale
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import Forward, Inputs, Model, View
-from rcad.loss.objective import Loss
+from rcad.loss.objective import Loss, full_scale
 from rcad.loss.perturbations import GradientStep, Move, RandomStep, input_gradient, masked
 from rcad.loss.terms import Term
 
@@ -38,15 +36,12 @@ def nearest_other_class(
     generator: torch.Generator | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """The L2 distance from examples to their nearest one of another class.
+    """The L2 distance from examples to their nearest one of another class, in the units of x.
 
     Args:
         x: all examples (N, ...), uint8 pixels (read as [0, 1]) or floats.
         y: labels (N,).
         sample: for how many examples, drawn at random; all are searched for neighbours. None takes all.
-
-    Returns:
-        one distance per example of the sample, in the units of x.
     """
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(
@@ -127,27 +122,17 @@ def apart(distance: Tensor) -> Tensor:
 
 
 class Along(NamedTuple):
-    """What a model says at one distance along its own adversarial directions.
-
-    Attributes:
-        alpha: the distance.
-        accuracy: share of examples still classified as their label.
-        entropy: mean predictive entropy, in nats.
-        flipped: share of the examples that were right at x and are wrong here.
-    """
+    """What a model says at one distance along its own adversarial directions."""
 
     alpha: float
-    accuracy: float
-    entropy: float
-    flipped: float
+    accuracy: float  # share of examples still classified as their label
+    entropy: float  # mean predictive entropy, in nats
+    flipped: float  # share of the examples that were right at x and are wrong here
 
 
 @torch.no_grad()
 def along_adversarial(model: Model, x: Tensor, y: Tensor, alphas: Sequence[float]) -> list[Along]:
-    """Accuracy and entropy at growing distances from x, in the model's present mode; the model is left as it was.
-
-    The direction is taken once, at x, as RCAD does.
-    """
+    """Accuracy and entropy at growing distances along the direction at x; the model is used, and left, as it is."""
     forward, likelihood = Forward(model), Categorical()
     gradient = input_gradient(model, x, y, likelihood)
     right = forward(x).argmax(1) == y
@@ -169,24 +154,15 @@ def flip_distance(rows: Sequence[Along]) -> float | None:
 log = logging.getLogger("rcad")
 
 STEPS = (GradientStep, RandomStep)
-BATCHES = 16
-"""The last batch that is looked at; before it those whose number is a power of two."""
-NUMBERS = 2**25
-"""How many numbers of the inputs are kept until then."""
-REAL_STEP = 0.3
-"""alpha for the regression targets of a table: in deviations of a column."""
-FAR_BELOW = 0.15
-"""An alpha that is a smaller share of the measured one is warned of."""
+BATCHES = 16  # the last batch that is looked at; before it those whose number is a power of two
+NUMBERS = 2**25  # how many numbers of the inputs are kept until then
+REAL_STEP = 0.3  # alpha for the regression targets of a table: in deviations of a column
+FAR_BELOW = 0.15  # an alpha that is a smaller share of the measured one is warned of
 REMEDY = "give alpha a number, e.g. RCAD(alpha=rcad.suggest_alpha(x, y))"
 
 
 class Gauge:
-    """Measures alpha for the terms of a loss that ask for it.
-
-    Args:
-        asked: the loss as the user wrote it.
-        watch: warn where alpha was given and is far below what the first batch says.
-    """
+    """Measures alpha for the terms of a loss that ask for it; `watch` warns where one that was given is far below."""
 
     def __init__(self, asked: Loss, *, watch: bool = False) -> None:
         self.asked = asked
@@ -198,7 +174,6 @@ class Gauge:
 
     @property
     def settled(self) -> bool:
-        """Whether alpha will stay as it is."""
         return not self._waits or self.batches >= BATCHES
 
     @property
@@ -208,13 +183,14 @@ class Gauge:
         return (watches or not self.settled) and torch.is_grad_enabled()
 
     def loss(self) -> Loss:
-        """The loss with alpha as it is known now."""
         if not self._waits:
             return self.asked
-        if self.alpha is None:  # until then a term that waits for it rests
-            terms = [term for term in self.asked.terms if not _is_open(term)]
-        else:
-            terms = [_at(term, self.alpha) for term in self.asked.terms]
+        terms = []
+        for term in self.asked.terms:
+            if not _is_open(term):
+                terms.append(term)
+            elif self.alpha is not None:  # until then a term that waits for it rests
+                terms.append(replace(term, where=replace(term.where, alpha=self.alpha)))  # type: ignore[type-var]
         return replace(self.asked, terms=tuple(terms))
 
     def look(self, model: Model, x: Inputs, target: Tensor, step: int, options: Mapping[str, Any]) -> Loss:
@@ -235,19 +211,24 @@ class Gauge:
         x = view.x.detach()
         if x.is_cuda and torch.cuda.is_current_stream_capturing():
             return
-        _check_labels(view.target, likelihood)
+        target = view.target
+        if isinstance(likelihood, Categorical) and target.is_floating_point() and target.ndim < 2:
+            raise InputError(  # before they are taken for anything else
+                f"expected integer labels, or a probability for each class, but got {target.dtype} of shape "
+                f"{tuple(target.shape)}; pass y.long()"
+            )
         x = masked(x if move.std is None else x * move._like(move.std, x), view.mask)
         if self._watches:
             self._watches = False
-            self._warn_of(move, likelihood, x, view.target)
+            self._warn_of(move, likelihood, x, target)
             return
         self.batches += 1
         alike = bool(self._seen) and x.shape[1:] == self._seen[0][0].shape[1:]
-        if alike and view.target.shape[1:] != self._seen[0][1].shape[1:]:
+        if alike and target.shape[1:] != self._seen[0][1].shape[1:]:
             self._seen = []  # targets of another shape for such inputs: the likelihood refused those before
         room = min(SAMPLE, NUMBERS // max(x[0].numel(), 1)) - sum(len(part) for part, _ in self._seen)
         if not self._seen or (alike and room > 0):
-            self._seen.append((x[: max(room, 2)].clone(), view.target[: max(room, 2)].detach().clone()))
+            self._seen.append((x[: max(room, 2)].clone(), target[: max(room, 2)].detach().clone()))
         if self.alpha is None or self.batches & (self.batches - 1) == 0:
             self._measure(likelihood)
         if self.settled:
@@ -280,10 +261,7 @@ class Gauge:
 
 
 def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
-    """alpha for these examples; None where they do not tell: too few, all alike, or of one class.
-
-    Class labels: half the median distance to the nearest example with another label. Real targets: see `among_reals`.
-    """
+    """alpha for these examples, see `suggest_alpha` and `among_reals`; None where they are too few, or of one class."""
     rows = x.flatten(1).float()
     if len(rows) < 2:
         return None
@@ -304,19 +282,10 @@ def _real(target: Tensor, likelihood: Likelihood) -> bool:
     return isinstance(likelihood, Gaussian) or not classes
 
 
-def _check_labels(target: Tensor, likelihood: Likelihood) -> None:
-    """Real numbers in place of labels, before they are taken for anything else."""
-    if isinstance(likelihood, Categorical) and target.is_floating_point() and target.ndim < 2:
-        raise InputError(
-            f"expected integer labels, or a probability for each class, but got {target.dtype} of shape "
-            f"{tuple(target.shape)}; pass y.long()"
-        )
-
-
 def among_reals(x: Tensor, target: Tensor) -> float | None:
     """alpha for regression targets: in a table a share of the deviation of its columns, else as between classes.
 
-    There an example whose target is a deviation away or more stands for one of another class.
+    Then an example whose target is a deviation away or more stands for one of another class.
     """
     rows = x.flatten(1).float()
     if x.ndim == 2:
@@ -335,11 +304,6 @@ def _half_median(distance: Tensor) -> float | None:
 
 def _is_open(term: Term) -> bool:
     return isinstance(term.where, STEPS) and isinstance(term.where.alpha, str)
-
-
-def _at(term: Term, alpha: float) -> Term:
-    """The term with its step at this distance, where it left alpha open."""
-    return replace(term, where=replace(term.where, alpha=alpha)) if _is_open(term) else term  # type: ignore[type-var]
 
 
 def _mean_over_processes(alpha: float | None, device: torch.device) -> float | None:

@@ -1,7 +1,4 @@
-"""A term of the objective: what is measured, where, how heavily, how often; and the passes that a sum of terms takes.
-
-Plain values, no model: the plan of passes follows from likelihood and terms alone.
-"""
+"""A term of the objective: what is measured, where, how heavily, how often; and the passes that a sum of them takes."""
 
 from __future__ import annotations
 
@@ -43,8 +40,7 @@ def uniform_cross_entropy(likelihood: Likelihood, output: Tensor, target: Tensor
 
 
 def _valid(likelihood: Likelihood, target: Tensor) -> Tensor | None:
-    valid: Callable[[Tensor], Tensor | None] | None = getattr(likelihood, "valid", None)
-    return None if valid is None else valid(target)
+    return likelihood.valid(target) if hasattr(likelihood, "valid") else None
 
 
 MEASURES: dict[str, Measure] = {
@@ -113,10 +109,7 @@ class Term(Value):
     def mean(
         self, likelihood: Likelihood, output: Tensor, target: Tensor, weight: Tensor | None, runs: int = 1
     ) -> Tensor:
-        """The measure averaged over the batch, or over each of the runs whose examples alternate in it, (runs,).
-
-        The one place where that happens.
-        """
+        """The measure averaged over the batch, or over each of the runs whose examples alternate in it, (runs,)."""
         values = self.values(likelihood, output, target)
         weighted = values if weight is None else weight.to(values.dtype) * values
         return weighted.mean() if runs == 1 else weighted.view(-1, runs).mean(0)
@@ -137,9 +130,9 @@ class Losses(NamedTuple):
     output: Tensor | None
 
     def _texts(self) -> dict[str, str]:
-        values = {"total": self.total, **self.parts}
         rows = {
-            name: ", ".join(f"{number:.4g}" for number in value.flatten().tolist()) for name, value in values.items()
+            name: ", ".join(f"{number:.4g}" for number in value.flatten().tolist())
+            for name, value in {"total": self.total, **self.parts}.items()
         }
         return {**rows, "output": "none" if self.output is None else f"a tensor of shape {tuple(self.output.shape)}"}
 
@@ -171,25 +164,15 @@ def active(terms: Sequence[Term], step: int) -> list[Term]:
 
 
 class Look(NamedTuple):
-    """The passes over one view: at x where a clean term or a direction needs it, then at each x'.
+    """The passes over one view: at x where a clean term or a direction needs it, then at each x'."""
 
-    Attributes:
-        view: the batch, or the same examples before augmentation.
-        terms: the terms that look there, in their order.
-        clean: those measured at x itself.
-        directions: the distinct likelihoods whose gradient with respect to x is needed.
-        source: for each term the number of its direction; None where it needs none.
-        apart: why the gradient of the clean loss is not the direction, so that it takes a backward of its own.
-        keeps_length: whether a direction keeps the gradient's length, which a loss scale would change.
-    """
-
-    view: ViewName
-    terms: tuple[Term, ...]
-    clean: tuple[Term, ...]
-    directions: tuple[Likelihood, ...]
-    source: tuple[int | None, ...]
-    apart: str | None
-    keeps_length: bool
+    view: ViewName  # the batch, or the same examples before augmentation
+    terms: tuple[Term, ...]  # the terms that look there, in their order
+    clean: tuple[Term, ...]  # those measured at x itself
+    directions: tuple[Likelihood, ...]  # the distinct likelihoods whose gradient with respect to x is needed
+    source: tuple[int | None, ...]  # for each term the number of its direction; None where it needs none
+    apart: str | None  # why the gradient of the clean loss is not the direction, which takes a backward of its own
+    keeps_length: bool  # whether a direction keeps the gradient's length, which a loss scale would change
 
     def why_apart(self, *, weighted: bool, scaled: bool) -> str | None:
         """Why the clean backward of such a batch does not give the directions; None if it does, or none are needed."""
@@ -201,15 +184,10 @@ class Look(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The passes of one step.
+    """The passes of one step."""
 
-    Attributes:
-        looks: one for each view, in the order in which the terms name them.
-        passes: how many forwards with a backward there are: the clean terms of a view share one.
-    """
-
-    looks: tuple[Look, ...]
-    passes: int
+    looks: tuple[Look, ...]  # one for each view, in the order in which the terms name them
+    passes: int  # how many forwards with a backward there are: the clean terms of a view share one
 
     @property
     def one_pass(self) -> bool:

@@ -18,24 +18,19 @@ from rcad.errors import InputError, MissingExtraError, check_parameters, need, o
 from rcad.models.layers import Model, Normalize
 
 log = logging.getLogger("rcad")
-# Wrappers that other programs leave in the names of the parameters.
-_PREFIXES = ("module.", "_orig_mod.")
 
 NETWORKS = {
     **{name: f"convnets:{name}" for name in ("resnet18", "resnet34", "resnet50", "wrn28_10", "wrn16_8")},
     "small_cnn": "convnets:SmallCNN",
-    "mlp": "mlp:MLP",
+    "mlp": "layers:MLP",
 }
 """Each network by its module, imported when it is used, and its class; its signature says which options it has."""
 TIMM = "timm:"
-MODELS: tuple[str, ...] = (*NETWORKS, f"{TIMM}NAME")
-"""The names that `build` knows; NAME is any of timm's."""
+MODELS: tuple[str, ...] = (*NETWORKS, f"{TIMM}NAME")  # the names that `build` knows; NAME is any of timm's
 
 PRETRAINED = "pretrained"
-WIDE = 512
-"""A wider convnet is counted before memory is taken for it."""
-LARGEST_SMALL_IMAGE = 64
-"""Up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise."""
+WIDE = 512  # a wider convnet is counted before memory is taken for it
+LARGEST_SMALL_IMAGE = 64  # up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise
 
 
 def build(
@@ -103,10 +98,9 @@ def build(
 def load_weights(model: Model, path: str | Path) -> None:
     """Copy the weights in a file into `model`; on any error the model is left as it was.
 
-    A last layer that the file has for other outputs starts anew, with a warning of the logger `rcad`. What a file may
-    always lack: the means and deviations of `Normalize` (other programs keep them elsewhere) and BatchNorm's batch
-    counters (old files have none). For grey images the first layer of a file for colour ones is summed over the
-    colours, as timm does, also with a warning.
+    A last layer that the file has for other outputs starts anew, and for grey images the first layer of a file for
+    colour ones is summed over the colours, both with a warning of the logger `rcad`. A file may always lack the means
+    and deviations of `Normalize` and BatchNorm's batch counters.
 
     Args:
         path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".
@@ -140,10 +134,7 @@ def load_weights(model: Model, path: str | Path) -> None:
 
 
 def _for_grey(key: str, stored: Tensor, own: Tensor) -> Tensor:
-    """What a file has for three colours, for one grey channel: a convolution's sum, the mean of means and deviations.
-
-    Any other tensor comes back as it is.
-    """
+    """What a file has for three colours, for one grey channel: a convolution is summed, statistics averaged."""
     if stored.ndim == own.ndim == 4 and stored.shape[1] == 3 and own.shape == (stored.shape[0], 1, *stored.shape[2:]):
         return stored.float().sum(1, keepdim=True)
     if key.startswith("normalize.") and len(own) == 1:
@@ -198,7 +189,7 @@ def _unwrap(content: Mapping[str, Any], model: Model) -> dict[str, Tensor]:
         if value.layout != torch.strided or value.is_quantized or value.is_complex() or value.is_meta:
             raise InputError(f"expected dense tensors of real numbers, but got another kind under {shown(key)}")
         name = key
-        while name.startswith(_PREFIXES):
+        while name.startswith(("module.", "_orig_mod.")):  # wrappers of other programs
             name = name.split(".", 1)[1]
         tensors[name] = value
     # timm's own files do not know that this package keeps the network one level down.

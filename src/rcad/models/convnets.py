@@ -1,9 +1,8 @@
 """The convolutional networks: ResNets, Wide ResNets, and a small one for few images.
 
-ResNet-18, -34 and -50 (He et al., 2015) have the stem for small or for large images; their parameter names are
-torchvision's, so its weights load as they are. Wide ResNet-28-10 and -16-8 (Zagoruyko and Komodakis, 2016) have
-pre-activation blocks with dropout. The small one, for images of 8x8 to 32x32 pixels, has by default no normalisation.
-What the options that all have mean, `build` says.
+The parameter names of the ResNets (He et al., 2015) are torchvision's, so its weights load as they are. Wide ResNets
+(Zagoruyko and Komodakis, 2016) have pre-activation blocks with dropout. The small one has by default no normalisation.
+All take images (B, C, H, W) in [0, 1]; what the options that they share mean, `build` says.
 """
 
 from __future__ import annotations
@@ -90,10 +89,6 @@ class ResNet(Model):
         block: `BasicBlock` or `Bottleneck`.
         depths: blocks in each of the four stages.
         stem: "cifar" (3x3 convolution) or "imagenet" (7x7 with stride 2, then a max pool).
-        width: channels of the first stage.
-
-    Shape:
-        (B, C, H, W) in [0, 1] -> (B, num_outputs).
     """
 
     def __init__(
@@ -166,12 +161,8 @@ class WideResNet(Model):
 
     Args:
         depth: layers, 6n + 4.
-        widen: the factor on the widths of the stages.
         width: channels of the stem; the stages have widen * width times 1, 2 and 4.
         dropout: probability in [0, 1), inside every block.
-
-    Shape:
-        (B, C, H, W) in [0, 1] -> (B, num_outputs).
     """
 
     def __init__(
@@ -215,9 +206,6 @@ class SmallCNN(Model):
         in_shape: (C, H, W) of the images, H and W at least 4.
         width: channels of the first convolution; the others have 2 * width, the hidden layer 4 * width units.
         dropout: probability in [0, 1) on the hidden layer.
-
-    Shape:
-        (B, C, H, W) in [0, 1] -> (B, num_outputs).
     """
 
     def __init__(

@@ -1,7 +1,6 @@
 """Several networks of one architecture as one, side by side in the channels of grouped layers.
 
-A small network leaves most of a GPU idle. Joined, every kernel works for all networks: convolutions are grouped,
-normalisations have more channels, linear layers are batched products. No value of one network enters another.
+A small network leaves most of a GPU idle. Joined, every kernel works for all networks; no value of one enters another.
 """
 
 from __future__ import annotations
@@ -19,20 +18,16 @@ from rcad.models.convnets import ResNet, SmallCNN, WideResNet
 from rcad.models.layers import CHANNELS, Affine, FirstConv2d, StridedPointwise, on_tensor_cores
 
 JOINABLE = (ResNet, WideResNet, SmallCNN)
+# Channels from which on a GPU was seen to keep groups apart. Narrower ones it seems to take together with zeros between
+# them, and zero times what is not a number is not zero: that of one network was seen in others.
 NARROWEST = 16
-"""Channels from which on a GPU was seen to keep groups apart. Narrower ones it seems to take together with zeros
-between them, and zero times what is not a number is not zero: that of one network was seen in others."""
-ALIGNED = 8
-"""Short rows of numbers begin at multiples of this many, so that wide loads can read each network's."""
+ALIGNED = 8  # short rows of numbers begin at multiples of this many, so that wide loads can read each network's
 
 
 class Joined(nn.Module):
     """R networks as one: (B * R, C, H, W) -> (B * R, K), the examples of all networks in turn.
 
     The parameters and buffers of the given networks become views of this one's: training it trains them.
-
-    Args:
-        networks: of one architecture, on one device.
     """
 
     mean: Tensor
@@ -99,9 +94,13 @@ def _conv(layers: Sequence[nn.Conv2d]) -> nn.Conv2d:
     return joined
 
 
-def _batch_norm(layers: Sequence[nn.BatchNorm2d]) -> nn.BatchNorm2d:
+def _norm(layers: Sequence[nn.BatchNorm2d] | Sequence[nn.GroupNorm]) -> nn.Module:
     first, runs = layers[0], len(layers)
-    joined = nn.BatchNorm2d(first.num_features * runs, first.eps, first.momentum, device="meta")
+    joined: nn.BatchNorm2d | nn.GroupNorm
+    if isinstance(first, nn.BatchNorm2d):
+        joined = nn.BatchNorm2d(first.num_features * runs, first.eps, first.momentum, device="meta")
+    else:
+        joined = nn.GroupNorm(first.num_groups * runs, first.num_channels * runs, first.eps, device="meta")
     joined.weight = _side_by_side([layer.weight for layer in layers])
     joined.bias = _side_by_side([layer.bias for layer in layers])
     for name, buffer in first.named_buffers():
@@ -113,20 +112,12 @@ def _batch_norm(layers: Sequence[nn.BatchNorm2d]) -> nn.BatchNorm2d:
     return joined
 
 
-def _group_norm(layers: Sequence[nn.GroupNorm]) -> nn.GroupNorm:
-    first, runs = layers[0], len(layers)
-    joined = nn.GroupNorm(first.num_groups * runs, first.num_channels * runs, first.eps, device="meta")
-    joined.weight = _side_by_side([layer.weight for layer in layers])
-    joined.bias = _side_by_side([layer.bias for layer in layers])
-    return joined
-
-
 JOINS: dict[type[nn.Module], Callable[[Any], nn.Module]] = {
     nn.Conv2d: _conv,
     FirstConv2d: _conv,
     StridedPointwise: _conv,
-    nn.BatchNorm2d: _batch_norm,
-    nn.GroupNorm: _group_norm,
+    nn.BatchNorm2d: _norm,
+    nn.GroupNorm: _norm,
     Affine: JoinedAffine,
     nn.Linear: JoinedLinear,
 }
@@ -162,7 +153,10 @@ def _check_joinable(networks: Sequence[nn.Module]) -> None:
     shapes = [[(name, value.shape) for name, value in network.state_dict().items()] for network in networks]
     if any(type(network) is not type(first) for network in networks) or any(s != shapes[0] for s in shapes):
         raise InputError("expected networks of one architecture to join, but they differ")
-    narrowest = min(_channels(module) for module in first.modules() if isinstance(module, nn.Conv2d))
+    convs = [module for module in first.modules() if isinstance(module, nn.Conv2d)]
+    # Images come with channels added.
+    inputs = [conv.in_channels for conv in convs if not isinstance(conv, FirstConv2d)]
+    narrowest = min(*inputs, *(conv.out_channels for conv in convs))
     if narrowest < NARROWEST and next(first.parameters()).is_cuda:
         raise InputError(
             f"expected networks of at least {NARROWEST} channels to join on a GPU, but got {narrowest}; narrower ones "
@@ -170,8 +164,3 @@ def _check_joinable(networks: Sequence[nn.Module]) -> None:
         )
     if any(isinstance(module, nn.Dropout) and module.p for module in first.modules()):
         raise InputError("expected networks without dropout to join, but got some; it draws for all of them at once")
-
-
-def _channels(conv: nn.Conv2d) -> int:
-    """The fewer of inputs and outputs; images come with channels added."""
-    return conv.out_channels if isinstance(conv, FirstConv2d) else min(conv.in_channels, conv.out_channels)

@@ -1,28 +1,26 @@
-"""What the networks are made of: a body and a head, layer zero that normalises pixels, norms, two convolutions."""
+"""What the networks are made of: a body and a head, layer zero, norms, two convolutions; and the perceptron."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_compiling
-from torch.nn.functional import conv2d, pad
+from torch.nn.functional import conv2d, pad, relu
 
-from rcad.errors import InputError
+from rcad.errors import InputError, check_parameters, shown
 
 
 class Model(nn.Module):
     """A network cut in two: `forward(x) = head(features(x))`.
 
-    Subclasses keep the last linear layer under the name in `head_name`, so that weights trained with another
-    number of outputs can be loaded without it. Their layer zero leaves pixels as they are, until `build` gives it the
-    mean and deviation of the images.
-
-    Args:
-        channels: of the images; None for tables, which need no layer zero.
+    Subclasses keep the last linear layer under the name in `head_name`, so that weights trained with another number of
+    outputs can be loaded without it. Layer zero, which tables (channels=None) do not have, leaves pixels as they are
+    until `build` gives it the mean and deviation of the images.
     """
 
     head_name: str = "fc"
@@ -34,14 +32,7 @@ class Model(nn.Module):
         self.normalize = Normalize((0.0,) * channels, (1.0,) * channels) if channels else nn.Identity()
 
     def features(self, x: Tensor) -> Tensor:
-        """Embed a batch.
-
-        Args:
-            x: images (B, C, H, W) in [0, 1], or features (B, D).
-
-        Returns:
-            (B, F) with F = `num_features`.
-        """
+        """Images (B, C, H, W) in [0, 1], or features (B, D) -> (B, F) with F = `num_features`."""
         raise NotImplementedError
 
     def head(self, features: Tensor) -> Tensor:
@@ -54,16 +45,9 @@ class Model(nn.Module):
 
 
 class Normalize(nn.Module):
-    """Subtract the mean and divide by the standard deviation of each channel.
+    """Subtract the mean and divide by the standard deviation of each channel, in the unit of x (pixels in [0, 1]).
 
     Both are saved with the weights: a checkpoint carries the scale that it was trained with.
-
-    Args:
-        mean: one number a channel, in the unit of x (pixels in [0, 1]).
-        std: one positive number a channel.
-
-    Shape:
-        (B, C, H, W) -> the same.
     """
 
     mean: Tensor
@@ -81,6 +65,35 @@ class Normalize(nn.Module):
         return (x - self.mean.view(-1, 1, 1)) / self.std.view(-1, 1, 1)
 
 
+class MLP(Model):
+    """Linear layers with ReLU and dropout, then a linear head.
+
+    Args:
+        num_outputs: K logits for a categorical likelihood; 2 for a Gaussian one, (mean, log-variance).
+        in_shape: (D,) for features, which should be standardised; (C, H, W) for images, which are flattened.
+        hidden: units of each hidden layer; () is a linear model.
+        dropout: probability in [0, 1) after each hidden layer.
+    """
+
+    def __init__(
+        self, *, num_outputs: int, in_shape: Sequence[int], hidden: Sequence[int] = (128,), dropout: float = 0.0
+    ) -> None:
+        super().__init__(in_shape[0] if len(in_shape) == 3 else None)
+        sizes = (math.prod(in_shape), *hidden)
+        count = sum((a + 1) * b for a, b in pairwise((*sizes, num_outputs)))
+        check_parameters(f"hidden layers of {shown(tuple(hidden))}", count)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.dropout = nn.Dropout(dropout)
+        self.num_features = sizes[-1]
+        self.fc = nn.Linear(sizes[-1], num_outputs)
+
+    def features(self, x: Tensor) -> Tensor:
+        x = self.normalize(x).flatten(1)
+        for layer in self.layers:
+            x = self.dropout(relu(layer(x)))
+        return x
+
+
 Norm = Literal["batch", "group", "none"]
 
 
@@ -89,9 +102,6 @@ class Affine(nn.Module):
 
     Both enter times sqrt(0.1), which is a tenth of the learning rate for them under SGD: Fixup's rule, kept here
     so that no optimizer needs to know it. Weight decay pulls the factor towards one.
-
-    Shape:
-        (B, C, H, W) -> the same.
     """
 
     def __init__(self, channels: int) -> None:
@@ -105,10 +115,7 @@ class Affine(nn.Module):
 
 
 def norm2d(norm: Norm, channels: int) -> nn.Module:
-    """The layer that follows a convolution of `channels` outputs.
-
-    "group" takes 32 groups (Wu and He, 2018), fewer where that would leave less than two channels a group.
-    """
+    """The layer after a convolution; "group" takes 32 groups, or fewer, of two channels at least."""
     if norm == "batch":
         return nn.BatchNorm2d(channels)
     if norm == "group":
@@ -128,11 +135,8 @@ class Residual(nn.Module):
 
 
 def init_convs(model: nn.Module, norm: Norm) -> None:
-    """He's start values for every convolution, and Fixup's for residual blocks without normalisation.
-
-    With a normalisation the backward signal is what matters (fan out, as torchvision does); without one the
-    forward signal must keep its size from layer to layer (fan in).
-    """
+    """He's start values for every convolution, and Fixup's for residual blocks without normalisation."""
+    # With a normalisation the backward signal is what matters; without one the forward signal must keep its size.
     mode: Literal["fan_in", "fan_out"] = "fan_in" if norm == "none" else "fan_out"
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
@@ -145,11 +149,10 @@ def init_convs(model: nn.Module, norm: Norm) -> None:
 def _init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
     """Fixup (Zhang, Dauphin and Ma, 2019) for a residual network without normalisation.
 
-    The last convolution of every branch starts at zero, so that every block starts as its shortcut; the
-    others shrink with the number of branches L by L^(-1/(2m-2)) for m convolutions a branch, so that one step
-    at a learning rate of 0.1 changes a deep network's function no more than a shallow one's. Unlike in Fixup
-    the head does not start at zero: that would leave no gradient in x to step along. Clip gradients to a norm
-    of about 1: without it the wide networks diverge at 0.1.
+    The last convolution of every branch starts at zero, so that every block starts as its shortcut; the others shrink
+    with the number of branches, so that a step changes a deep network's function no more than a shallow one's. Unlike
+    in Fixup the head does not start at zero: that would leave no gradient in x to step along. Clip gradients to a norm
+    of about 1: without it the wide networks diverge at a learning rate of 0.1.
     """
     for branch in branches:
         for conv in branch[:-1]:
@@ -157,16 +160,14 @@ def _init_fixup(branches: Sequence[Sequence[nn.Conv2d]]) -> None:
         branch[-1].weight.zero_()
 
 
-CHANNELS = 8
-"""What bf16 tensor cores take at a time."""
+CHANNELS = 8  # what bf16 tensor cores take at a time
 
 
 class FirstConv2d(nn.Conv2d):
     """A convolution over few channels, with zero channels added where that makes it faster.
 
-    Three channels do not fit tensor cores: cuDNN falls back on slower kernels, or copies and pads by itself in every
-    pass. Zeros change nothing in the result; parameters and their names are those of `nn.Conv2d`. Where the channels
-    come in groups, whoever groups them adds the zeros.
+    Three channels do not fit tensor cores: cuDNN falls back on slower kernels, or pads by itself in every pass. Zeros
+    change nothing in the result. Where the channels come in groups, whoever groups them adds the zeros.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -197,8 +198,7 @@ def on_tensor_cores(x: Tensor) -> bool:
 class StridedPointwise(nn.Conv2d):
     """A 1x1 convolution with a stride; compiled, the pixels that it skips are left out before it runs.
 
-    Then its gradient is made at the size of the output, and the zeros between are filled in by the kernel that adds the
-    gradients of a block's two branches. Uncompiled, filling them in would take longer.
+    Then the zeros between are filled in by the kernel that adds the gradients of a block's two branches.
     """
 
     def forward(self, x: Tensor) -> Tensor:

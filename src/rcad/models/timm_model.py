@@ -16,8 +16,7 @@ from rcad.models.layers import Model, Normalize
 
 log = logging.getLogger("rcad")
 
-FILES = ("model.safetensors", "pytorch_model.bin")
-"""What timm's weights are called on the Hugging Face Hub."""
+FILES = ("model.safetensors", "pytorch_model.bin")  # what timm's weights are called on the Hugging Face Hub
 
 
 class TimmModel(Model):
@@ -25,13 +24,8 @@ class TimmModel(Model):
 
     Args:
         name: timm's name, e.g. "convnext_tiny".
-        num_outputs: size of the output.
-        in_shape: (C, H, W) of the images.
         dropout: timm's drop_rate, before the head; none keeps timm's own.
         pretrained: with the weights that timm fetches for the name, a new head where they have other outputs.
-
-    Shape:
-        (B, C, H, W) in [0, 1] -> (B, num_outputs).
     """
 
     def __init__(
@@ -109,7 +103,6 @@ def _check_reachable(name: str, repository: str) -> None:
 
 @cache
 def _warn_of_size(name: str, side: int, own: int) -> None:
-    """Warn once, however many runs there are."""
     log.warning(
         "%s was trained on images of %d pixels a side, but these have %d; --size %d resizes them", name, own, side, own
     )

@@ -24,8 +24,7 @@ from rcad.paper.record import Place, Run
 from rcad.paper.targets import Table
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
-from rcad.stacked.task import Examples, StackedProblem, measure_stacked
-from rcad.stacked.train import train_stacked
+from rcad.stacked.train import Examples, StackedProblem, measure_stacked, train_stacked
 from rcad.train.task import check_cap
 
 Progress = Callable[[int, int], None]

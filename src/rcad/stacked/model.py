@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from rcad.errors import InputError, whole
-from rcad.models.mlp import MLP
+from rcad.errors import InputError
+from rcad.models.layers import MLP
 from rcad.runs.config import OptimConfig
 from rcad.train.loop import learning_rate
 from rcad.train.machine import own_randomness
@@ -25,20 +25,10 @@ from rcad.train.task import derived
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each replica's numbers lie in a flat tensor of `replicas * parameters` numbers.
-
-    Args:
-        replicas: R.
-        sizes: units from input to output, e.g. (13, 50, 2).
-    """
+    """Where each replica's numbers lie in a flat tensor of `replicas * parameters` numbers."""
 
     replicas: int
-    sizes: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        whole("replicas", self.replicas, minimum=1)
-        if len(self.sizes) < 2 or any(size < 1 for size in self.sizes):
-            raise InputError(f"expected positive numbers of units from input to output, but got {self.sizes}")
+    sizes: tuple[int, ...]  # units from input to output, e.g. (13, 50, 2)
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -59,21 +49,11 @@ class Layout:
         """One number per replica (R,) as one per parameter, in the flat order."""
         return torch.cat([values.repeat_interleave(math.prod(shape)) for shape in self.shapes])
 
-    def take(self, flat: Tensor, index: Tensor) -> Tensor:
-        """The flat tensor of some of the replicas."""
-        return torch.cat([view[index].reshape(-1) for view in self.views(flat)])
-
 
 class StackedMLP:
     """R perceptrons with ReLU between the layers; replica r is the `MLP` whose `state_dict` is `replica(r)`.
 
-    Args:
-        layout: number of replicas and units.
-        flat: all parameters, see `Layout`.
-
-    Shape:
-        (R, B, D) -> (R, B, K): replica r sees its own batch. Differentiable with respect to x; the training step has
-        its own backward (`passes`).
+    (R, B, D) -> (R, B, K): replica r sees its own batch. The training step has a backward of its own (`Passes`).
     """
 
     def __init__(self, layout: Layout, flat: Tensor) -> None:
@@ -146,7 +126,8 @@ class StackedMLP:
 
     def take(self, index: Tensor) -> StackedMLP:
         """Some of the replicas, copied."""
-        return StackedMLP(Layout(len(index), self.layout.sizes), self.layout.take(self.flat, index))
+        flat = torch.cat([view[index].reshape(-1) for view in self.layout.views(self.flat)])
+        return StackedMLP(Layout(len(index), self.layout.sizes), flat)
 
     def put(self, index: Tensor, other: StackedMLP) -> None:
         """Writes the replicas of `other` over those at `index`."""
@@ -162,10 +143,9 @@ relu_backward = torch.ops.aten.threshold_backward.grad_input
 
 
 class Passes:
-    """Forward and backward passes of one model on batches of one size.
+    """Forward and backward passes of one model, whose parameters may change between them, on batches of one size.
 
     Args:
-        model: whose parameters are used; they may change between passes.
         gradient: flat tensor in the model's layout, which receives the gradients.
         batch: B examples for each replica.
     """
@@ -206,7 +186,11 @@ class Passes:
         for k in reversed(range(len(self._values))):
             below = self._values[k - 1] if k else self._x
             if weights:
-                self._add(k, gradient, below)
+                self._weight_grads[k].baddbmm_(gradient.transpose(1, 2), below, beta=0 if self._fresh else 1)
+                if self._fresh:
+                    torch.sum(gradient, 1, out=self._bias_grads[k])
+                else:
+                    self._bias_grads[k].add_(torch.sum(gradient, 1, out=self._bias_sums[k]))
             if k:
                 gradient = torch.bmm(gradient, self.model.weights[k], out=self._grads[k])
                 relu_backward(gradient, below, 0, grad_input=gradient)
@@ -214,64 +198,43 @@ class Passes:
             self._fresh = False
         return torch.bmm(gradient, self.model.weights[0], out=self._grads[0]) if inputs else None
 
-    def _add(self, k: int, gradient: Tensor, below: Tensor) -> None:
-        beta = 0 if self._fresh else 1
-        self._weight_grads[k].baddbmm_(gradient.transpose(1, 2), below, beta=beta)
-        if self._fresh:
-            torch.sum(gradient, 1, out=self._bias_grads[k])
-        else:
-            self._bias_grads[k].add_(torch.sum(gradient, 1, out=self._bias_sums[k]))
 
-
-BETAS, EPSILON = (0.9, 0.999), 1e-8
-"""torch.optim's defaults for Adam."""
-
-
-def common(configs: Sequence[OptimConfig]) -> OptimConfig:
-    """What the replicas share, with lr = 1: everything but lr, weight_decay and clip must be equal."""
-    shared = [replace(config, lr=1.0, weight_decay=0.0, clip=None) for config in configs]
-    for config in shared:
-        if config != shared[0]:
-            raise InputError(
-                f"expected optimizers that differ in lr, weight_decay and clip only, but got {shared[0]} and {config}"
-            )
-    return shared[0]
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # torch.optim's defaults for Adam
 
 
 class StackedOptimizer:
     """One optimizer for all replicas.
 
     Args:
-        configs: one per replica.
-        layout: of the flat tensors.
+        configs: one per replica; they may differ in lr, weight_decay and clip.
         like: a flat tensor, for dtype and device.
         epochs: of the whole training, for the schedule.
     """
 
     def __init__(self, configs: Sequence[OptimConfig], layout: Layout, like: Tensor, epochs: int) -> None:
         self.layout, self.epochs = layout, epochs
-        self.shared = common(configs)
+        self.shared, *others = (replace(config, lr=1.0, weight_decay=0.0, clip=None) for config in configs)
+        for other in others:
+            if other != self.shared:
+                raise InputError(
+                    f"expected optimizers that differ in lr, weight_decay and clip only, but got {self.shared} and "
+                    f"{other}"
+                )
+        clips = [float("inf") if config.clip is None else config.clip for config in configs]
         rate, decay, clip = (
-            torch.tensor(values, dtype=like.dtype, device=like.device)
-            for values in (
-                [c.lr for c in configs],
-                [c.weight_decay for c in configs],
-                [float("inf") if c.clip is None else c.clip for c in configs],
-            )
+            like.new_tensor(values)
+            for values in ([config.lr for config in configs], [config.weight_decay for config in configs], clips)
         )
         # One rate for all is a factor; different ones are a tensor as long as the parameters.
         self._rate: Tensor | float = layout.spread(rate) if len({c.lr for c in configs}) > 1 else configs[0].lr
         self._decay = layout.spread(decay) if bool(decay.any()) else None
         self._clip = clip if bool(clip.isfinite().any()) else None
         self.steps = 0
+        self._adam = self.shared.name == "adamw"
         self.first = torch.zeros_like(like) if self._adam or self.shared.momentum else None
         self.second = torch.zeros_like(like) if self._adam else None
         self._work = torch.empty_like(like)
         self._shrinking: tuple[float, Tensor] | None = None  # what decay leaves of the weights, at a rate's factor
-
-    @property
-    def _adam(self) -> bool:
-        return self.shared.name == "adamw"
 
     def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
         """Moves the parameters; `gradient` is used up. `progress`: epochs done, a fraction inside an epoch."""

@@ -7,54 +7,171 @@ and noise from the streams that the single run with its seed would use, and no s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Literal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.methods import Method
+from rcad.loss.predictions import label_scores, value_scores
 from rcad.runs.config import ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.stacked.method import StackedMethod, grow
+from rcad.stacked.method import StackedMethod, StackedStep, Step, grow
 from rcad.stacked.model import Passes, StackedMLP, StackedOptimizer
-from rcad.stacked.step import StackedStep, Step
-from rcad.stacked.task import Examples, StackedProblem, StackedResult, measure_stacked
 from rcad.train.task import Problem, check_cap, derived, method_of
 
+NUMBERS = 2**22  # activations per layer held at a time while evaluating
 
-class Group:
-    """Replicas that are worked on together. One that diverges is no longer written down; it does not affect the others.
+
+class Examples(NamedTuple):
+    """Examples of every replica, or one set that all share."""
+
+    x: Tensor  # features (R, n, D), or (1, n, D) shared
+    y: Tensor  # labels int64 or scaled targets, (R, n), or (1, n) shared; (R, n, T) of several targets each
+
+    @property
+    def shared(self) -> bool:
+        return len(self.x) == 1
+
+    @property
+    def length(self) -> int:
+        return self.x.shape[1]
+
+    def stacked(self) -> Examples:
+        """With a dimension for the replicas, where all share one set."""
+        return self if self.x.ndim == 3 else Examples(self.x[None], self.y[None])
+
+    def take(self, index: Tensor) -> Examples:
+        return self if self.shared else Examples(self.x[index], self.y[index])
+
+    def expanded(self, replicas: int) -> Examples:
+        """With one entry per replica, without a copy."""
+        return Examples(self.x.expand(replicas, -1, -1), self.y.expand(replicas, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class StackedProblem:
+    """What the replicas learn from. Sets may be shared, (n, D), or one per replica, (R, n, D)."""
+
+    train: Examples
+    classes: int  # K; 0 for regression
+    val: Examples | None = None
+    target_scale: Tensor | None = None  # the deviation by which regression targets were divided, per replica (R,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "train", self.train.stacked())
+        if self.val is not None:
+            object.__setattr__(self, "val", self.val.stacked())
+        if self.classes == 0 and self.target_scale is None:
+            object.__setattr__(self, "target_scale", self.train.x.new_ones(1, dtype=torch.float64))
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> StackedProblem:
+        """The problems of single runs, one per replica; their sets must be equally long."""
+
+        def stacked(pairs: Iterable[tuple[Tensor, Tensor]]) -> Examples:
+            return Examples(*map(torch.stack, zip(*pairs, strict=True)))
+
+        train, val = stacked(problem.train for problem in problems), stacked(problem.val for problem in problems)
+        scales = [problem.target_scale for problem in problems if problem.target_scale is not None]
+        scale = torch.tensor(scales, dtype=torch.float64, device=train.x.device) if scales else None
+        return cls(train, problems[0].classes, val if val.length else None, scale)
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The likelihood of methods that set none."""
+        return Categorical() if self.classes else Gaussian()
+
+    @property
+    def outputs(self) -> int:
+        """Units of the last layer: K logits, or a mean and a log-variance."""
+        return self.classes or 2
+
+    def take(self, index: Tensor) -> StackedProblem:
+        """The problem of some of the replicas; no copy of what is shared."""
+        scale, val = self.target_scale, None if self.val is None else self.val.take(index)
+        scale = scale if scale is None or len(scale) == 1 else scale[index]
+        return replace(self, train=self.train.take(index), val=val, target_scale=scale)
+
+
+@torch.no_grad()
+def measure_stacked(model: StackedMLP, examples: Examples, target_scale: Tensor | None) -> dict[str, Tensor]:
+    """The numbers of `measure` for each replica, float64 (R,).
 
     Args:
-        index: which replicas of the whole run these are; the result is written there.
-        seeds, problem, model, method, optimizer: theirs alone.
-        result: of the whole run.
-        selection: see `train_stacked`.
+        target_scale: None for classes: accuracy (percent), nll, brier. Else (R,) or (1,), the unit in which a
+            regression was trained: nll and rmse in the target's own unit.
+    """
+    everyone = examples.expanded(model.replicas)
+    size = max(1, NUMBERS // (model.replicas * max(model.layout.sizes[1:])))
+    scores = label_scores if target_scale is None else value_scores
+    sums: dict[str, Tensor] = {}
+    for x, y in zip(*(torch.split(values, size, dim=1) for values in everyone), strict=True):
+        output = model(x).flatten(0, 1)
+        for name, rows in scores(output, y.reshape(-1)).items():
+            part = rows.view(model.replicas, -1).sum(1)
+            sums[name] = part if name not in sums else sums[name] + part
+    means = {name: total / examples.length for name, total in sums.items()}
+    if target_scale is None:
+        return {"accuracy": 100 * means["hit"], "nll": means["nll"], "brier": means["brier"]}
+    # The density of y in its own unit is that of the scaled target divided by the scale.
+    return {"nll": means["nll"] + target_scale.log(), "rmse": means["square"].sqrt() * target_scale}
+
+
+@dataclass(eq=False)
+class StackedResult:
+    """Filled while the replicas train.
+
+    Curves, by name (loss, accuracy, val_nll, ...), are float64 (R, E); they and the snapshots of the epochs given to
+    `train_stacked` are NaN where a replica had stopped.
     """
 
-    def __init__(
-        self,
-        index: Tensor,
-        seeds: Sequence[int],
-        problem: StackedProblem,
-        model: StackedMLP,
-        method: StackedMethod,
-        optimizer: StackedOptimizer,
-        result: StackedResult,
-        selection: str,
-    ) -> None:
-        self.index, self.seeds, self.problem, self.model = index, seeds, problem, model
-        self.method, self.optimizer, self.result, self.selection = method, optimizer, result, selection
-        self.train: Examples = problem.train
+    epochs: int  # how many are reported, from the first; 0 for none
+    model: StackedMLP  # the weights of the selected epoch; of a diverged replica, those it ended with
+    diverged_at: Tensor  # the epoch after which a replica's loss was no longer finite, (R,); 0 for none
+    best_epoch: Tensor  # the selected epoch, (R,); 0 where none was selected
+    curves: dict[str, Tensor] = field(default_factory=dict)
+    snapshots: dict[int, StackedMLP] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, model: StackedMLP, epochs: int, snapshots: Sequence[int] = ()) -> StackedResult:
+        nothing = torch.zeros(model.replicas, dtype=torch.int64, device=model.flat.device)
+        blanks = {epoch: StackedMLP(model.layout, torch.full_like(model.flat, float("nan"))) for epoch in snapshots}
+        first = StackedMLP(model.layout, model.flat.clone())
+        return cls(epochs, first, nothing, nothing.clone(), snapshots=blanks)
+
+    @property
+    def diverged(self) -> Tensor:
+        """Which replicas stopped before the end, bool (R,)."""
+        return self.diverged_at > 0
+
+
+@dataclass(eq=False)
+class Group:
+    """Replicas that are worked on together. One that diverges is no longer written down and affects no other."""
+
+    index: Tensor  # which replicas of the whole run these are; the result is written there
+    seeds: Sequence[int]
+    problem: StackedProblem
+    model: StackedMLP
+    method: StackedMethod
+    optimizer: StackedOptimizer
+    result: StackedResult  # of the whole run
+    selection: str
+
+    def __post_init__(self) -> None:
+        flat = self.model.flat
+        self.train: Examples = self.problem.train
         self.shares: Tensor | None = None  # what each example counts, (R, n); 1 each where there are none
-        self.counted = bool(problem.classes)  # whether the labels that were hit are counted
-        self.best = model.flat.new_full((len(index), 2), -float("inf"), dtype=torch.float64)
-        self.alive = torch.ones_like(index, dtype=torch.bool)  # those that have not diverged
-        self.gradient = torch.empty_like(model.flat)
+        self.counted = bool(self.problem.classes)  # whether the labels that were hit are counted
+        self.best = flat.new_full((len(self.index), 2), -float("inf"), dtype=torch.float64)
+        self.alive = torch.ones_like(self.index, dtype=torch.bool)  # those that have not diverged
+        self.gradient = torch.empty_like(flat)
         self.steps: dict[int, Step] = {}
-        self.sums = model.flat.new_zeros((2, len(index)), dtype=torch.float64)
-        self.generators = [torch.Generator(model.flat.device) for _ in seeds] if method.draws else []
+        self.sums = flat.new_zeros((2, len(self.index)), dtype=torch.float64)
+        self.generators = [torch.Generator(flat.device) for _ in self.seeds] if self.method.draws else []
 
     def train_epoch(self, epoch: int, batch_size: int) -> None:
         """One pass of every replica over its own permutation of its examples."""
@@ -108,7 +225,6 @@ class Group:
             self._grow()
 
     def _note(self, epoch: int, row: dict[str, Tensor]) -> None:
-        """Writes the numbers of an epoch."""
         result = self.result
         for name, values in row.items() if result.epochs else ():
             if name not in result.curves:
@@ -117,7 +233,6 @@ class Group:
             result.curves[name][self.index[self.alive], epoch - 1] = values[self.alive]
 
     def _put(self, where: StackedMLP, chosen: Tensor) -> None:
-        """Writes the weights of the replicas in a mask."""
         if bool(chosen.any()):
             where.put(self.index[chosen], self.model.take(chosen.nonzero()[:, 0]))
 
@@ -159,8 +274,7 @@ class Group:
         self.train = Examples(torch.cat([x, new], 1), torch.cat([y, y], 1))
 
 
-CACHE = 2**25
-"""Bytes of parameters and activations that are worked on at a time: about what a last-level cache holds."""
+CACHE = 2**25  # bytes of parameters and activations that are worked on at a time: about what a last-level cache holds
 
 Progress = Callable[[int, int], None]
 
@@ -184,12 +298,9 @@ def train_stacked(
     """Trains one replica per seed.
 
     Args:
-        problem: the data, shared or per replica.
         methods: one for all, or one per replica; these may differ in numbers only (`StackedMethod.of`).
         seeds: of weights, batches and noise, one per replica.
         optim: one for all, or one per replica; these may differ in lr, weight_decay and clip.
-        epochs, batch_size: the last batch of an epoch may be smaller.
-        hidden: units of the hidden layers.
         selection: keep the last weights, or those that were best on the held-out set: by accuracy, then by likelihood,
             the earlier of equals.
         report: keep the numbers of every epoch, for which the held-out set is measured.
@@ -204,10 +315,12 @@ def train_stacked(
         check_cap(method)
     x = problem.train.x
     model = StackedMLP.initial(seeds, (x.shape[2], *hidden, problem.outputs), device=x.device, dtype=x.dtype)
-    size = _group_size(model, batch_size) if group is None else group
+    if group is None and x.device.type == "cpu":  # as many as keep a step inside the cache; all of them on a GPU
+        numbers = 5 * model.layout.parameters + 3 * batch_size * sum(model.layout.sizes)
+        group = max(1, CACHE // (numbers * x.element_size()))
     result = StackedResult.empty(model, epochs if report else 0, snapshots)
     done = 0
-    for index in torch.split(torch.arange(len(seeds), device=model.flat.device), size):
+    for index in torch.split(torch.arange(len(seeds), device=x.device), group or len(seeds)):
         part, chosen = model.take(index), index.tolist()
         stacked = StackedMethod.of([method_list[i] for i in chosen], problem.likelihood, x)
         optimizer = StackedOptimizer([optim_list[i] for i in chosen], part.layout, part.flat, epochs)
@@ -223,29 +336,13 @@ def train_stacked(
     return result
 
 
-def _group_size(model: StackedMLP, batch_size: int) -> int:
-    """As many replicas as keep a step inside the cache; all of them on a GPU."""
-    if model.flat.device.type != "cpu":
-        return model.replicas
-    numbers = 5 * model.layout.parameters + 3 * batch_size * sum(model.layout.sizes)
-    return max(1, CACHE // (numbers * model.flat.element_size()))
-
-
-HIDDEN = (128,)
-"""What `MLP` takes where a config names no hidden layers."""
+HIDDEN = (128,)  # what `MLP` takes where a config names no hidden layers
 
 
 def train_configs(
     configs: Sequence[RunConfig], problems: Sequence[Problem], *, progress: Progress | None = None
 ) -> StackedResult:
-    """Trains one replica per config.
-
-    Args:
-        configs: that can be stacked (`why_not`); they may differ in seed, data, the numbers of the method, and lr,
-            weight_decay and clip.
-        problems: their data, as `prepare` gives it.
-        progress: see `train_stacked`.
-    """
+    """Trains one replica per config that can be stacked (`why_not`) on its data, as `prepare` gives it."""
     first = configs[0]
     return train_stacked(
         StackedProblem.of(problems),

@@ -17,8 +17,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import StackedMLP
-from rcad.stacked.task import Examples, measure_stacked
-from rcad.stacked.train import train_configs, why_not
+from rcad.stacked.train import Examples, measure_stacked, train_configs, why_not
 from rcad.train.machine import suitable_threads
 from rcad.train.place import Place
 from rcad.train.progress import Progress

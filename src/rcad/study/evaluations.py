@@ -19,7 +19,7 @@ from rcad.evaluate.saved_run.tables import NO_ERM, NO_MCE, NO_SPREAD
 from rcad.loss.method_rows import label
 from rcad.report.terminal import section_lines
 from rcad.runs.config import RunConfig
-from rcad.runs.files import check_folder, finite_or_none
+from rcad.runs.files import Kind, check_folder, finite_or_none
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.store import RECORD, Store
@@ -29,7 +29,6 @@ from rcad.train.progress import Progress, watched
 
 log = logging.getLogger("rcad")
 
-KIND = "rcad evaluation"
 SEVERAL = 2
 """Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
 ROUNDING = 1e-12
@@ -60,6 +59,15 @@ class EvaluationReport(StudyResult):
     def __str__(self) -> str:
         sections = document(self.record, brief=True).sections
         return "\n".join(line for section in sections for line in ("", *section_lines(section)))
+
+
+def _report(plain: dict[str, Any], schema: int) -> EvaluationReport:
+    with fitting("the report of an evaluation", "make it anew with rcad evaluate --again"):
+        str(report := EvaluationReport(plain))
+    return report
+
+
+EVALUATION = EvaluationReport.KIND = Kind("rcad evaluation", 1, _report)
 
 
 def evaluate_run(
@@ -125,7 +133,7 @@ def evaluate_run(
     folder = None if out is None else report_folder(out)
     if folder is not None:  # before anything is measured: packages, nobody else's page, a place to write to
         check_packages()
-        earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=KIND)
+        earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=EVALUATION.name)
         check_folder(folder)
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
@@ -174,10 +182,8 @@ def summary(
     order = dict.fromkeys(_kind(outcome.record.config) for outcome in outcomes)
     kinds = sorted(order, key=lambda kind: first[kind].config != erm_config(first[kind].config))
     names = dict(zip(kinds, _names([first[kind] for kind in kinds]), strict=True))
-    return finite_or_none(  # type: ignore[no-any-return]
+    record = EVALUATION.stamp(
         {
-            "kind": KIND,
-            "schema": 1,
             "suites": list(suites),
             "settings": {suite: settings.of(suite) for suite in suites},
             "groups": [_group(kind, members, names) for kind in kinds],
@@ -186,6 +192,7 @@ def summary(
             "seconds": round(seconds, 1),
         }
     )
+    return finite_or_none(record)  # type: ignore[no-any-return]
 
 
 def _kind(config: RunConfig) -> str:

@@ -30,7 +30,7 @@ from rcad.integrations.sklearn.tables import (
     warn_of_scales,
 )
 from rcad.integrations.sklearn.training import Examples, OneNetwork, train
-from rcad.models.mlp import MLP
+from rcad.models.layers import MLP
 
 LARGEST_BATCH = 200
 """What batch_size="auto" takes at most, as in scikit-learn's own perceptron."""

@@ -14,13 +14,11 @@ from rcad.loss.augmentations import augment
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.methods import Method
 from rcad.loss.terms import Losses
-from rcad.models.mlp import MLP
-from rcad.stacked.method import StackedLikelihood, StackedMethod
+from rcad.models.layers import MLP
+from rcad.stacked.method import StackedLikelihood, StackedMethod, Step
 from rcad.stacked.model import StackedMLP
-from rcad.stacked.step import Step
-from rcad.stacked.task import Examples as Stack
-from rcad.stacked.task import StackedProblem, StackedResult
-from rcad.stacked.train import Group
+from rcad.stacked.train import Examples as Stack
+from rcad.stacked.train import Group, StackedProblem, StackedResult
 from rcad.train.own_loop import DEVICES, capture
 from rcad.train.task import derived
 

@@ -1,7 +1,8 @@
-"""What learns beside the model: the maker of x, of targets, weights and other inputs; and models that cannot."""
+"""What a step learns beside the model, what it holds in memory, and what can be taken away after each pass."""
 
 from __future__ import annotations
 
+import weakref
 from contextlib import nullcontext
 from typing import Any
 
@@ -16,6 +17,7 @@ from fused_cases import (
     RCAD,
     SINGLE,
     STEP,
+    Case,
     LoudScaler,
     assert_equal_steps,
     batch,
@@ -23,7 +25,7 @@ from fused_cases import (
     take,
 )
 from rcad import Criterion, InputError, Term
-from small_nets import CLASSES, assert_same_state
+from small_nets import CLASSES, assert_same_state, gradients
 
 
 @pytest.mark.parametrize("options", ["plain", "all"])
@@ -110,23 +112,116 @@ def test_learned_leaves_need_no_common_graph() -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
+TWO_VIEWS = Case((Term("adv", where=STEP), Term("raw", where=STEP, view="raw")))
+
+
 @pytest.mark.filterwarnings("ignore:no parameter of the model")
-@pytest.mark.parametrize("name", SINGLE)
-def test_a_model_that_cannot_learn_is_named_unless_x_learns(name: str) -> None:
-    case, (x, y, _), frozen = CASES[name], batch(), deep_norm_net().requires_grad_(False)
-    with pytest.raises(InputError, match="expected parameters that require a gradient"):
+@pytest.mark.parametrize("case", [*SINGLE.values(), TWO_VIEWS], ids=[*SINGLE, "views that share a graph"])
+def test_a_model_that_cannot_learn_is_named_unless_x_learns(case: Case) -> None:
+    (x, y, _), frozen = batch(), deep_norm_net().requires_grad_(False)
+    refused = pytest.raises(InputError, match="expected parameters that require a gradient")
+    with refused:
         take(True, case, frozen, x, y)
     shift = torch.zeros(3, 1, 1, dtype=torch.float64, requires_grad=True)
     clean = any(term.where is None for term in case.terms)
-    with nullcontext() if clean else pytest.raises(InputError, match="expected parameters that require a gradient"):
+    with nullcontext() if clean else refused:
         take(True, case, frozen, x + shift, y)
     assert (shift.grad is not None) == clean
 
 
-@pytest.mark.filterwarnings("ignore:no parameter of the model")
-def test_a_model_that_cannot_learn_is_named_where_views_share_a_graph() -> None:
+class Box(list[Tensor]):
+    """A list that weak references may point to."""
+
+    __hash__ = object.__hash__
+
+
+class Keep(nn.Module):
+    """Leaves something in the graph that goes with the graph itself, and counts how much of it is alive."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+        self.boxes: list[weakref.ref[Box]] = []
+        self.at_forwards: list[int] = []
+
+    def alive(self) -> int:
+        return sum(box() is not None for box in self.boxes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.at_forwards.append(self.alive())
+        box = Box()
+        self.boxes.append(weakref.ref(box))
+        result: Tensor = Keeping.apply(self.net(x), box)
+        return result
+
+
+class Keeping(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, box: Box) -> Tensor:
+        ctx.box = box
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return gradient, None
+
+
+@pytest.mark.parametrize("options", ["plain", "weights"])
+@pytest.mark.parametrize("name", CASES)
+def test_no_pass_is_in_memory_when_the_next_begins(name: str, options: str) -> None:
+    net, (x, y, raw) = Keep(deep_norm_net()), batch()
+    losses, _ = take(True, CASES[name], net, x, y, **raw, **OPTIONS[options])
+    assert net.at_forwards == [0] * CASES[name].passes[0]
+    assert net.alive() == 0
+    assert losses.output is None or losses.output.grad_fn is None
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kept"),
+    [
+        ("rcad", "plain", []),
+        ("rcad", "weights", [True]),
+        ("adversarial", "plain", [False]),
+        ("two directions", "plain", [True, True]),
+        ("two directions alone", "plain", [True, False]),
+    ],
+)
+def test_graphs_are_kept_only_for_a_backward_that_follows(
+    name: str, options: str, kept: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[bool] = []
+    real = torch.autograd.grad
+
+    def spy(*args: Any, retain_graph: bool, **rest: Any) -> Any:
+        calls.append(retain_graph)
+        return real(*args, retain_graph=retain_graph, **rest)
+
+    monkeypatch.setattr(torch.autograd, "grad", spy)
     x, y, _ = batch()
-    terms = (Term("adv", where=STEP), Term("raw", where=STEP, view="raw"))
-    learned = x + torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    with pytest.raises(InputError, match="expected parameters that require a gradient"):
-        Criterion(terms=terms).backward(deep_norm_net().requires_grad_(False), learned, y)
+    for fused in (True, False):
+        calls.clear()
+        take(fused, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
+        assert calls == (kept if fused else kept or [True])
+    with torch.no_grad():
+        Criterion(CASES[name].likelihood, CASES[name].terms).losses(deep_norm_net(), x, y)
+    assert calls[-1:] == [False]
+
+
+@pytest.mark.parametrize("options", ["plain", "weights"])
+@pytest.mark.parametrize("name", CASES)
+def test_after_each_backward_its_gradients_can_be_taken_away(name: str, options: str) -> None:
+    case, (x, y, raw) = CASES[name], batch()
+    whole, parts = deep_norm_net(), deep_norm_net()
+    taken: list[dict[str, Tensor]] = []
+
+    def after() -> None:
+        taken.append(gradients(parts))
+        parts.zero_grad()
+
+    take(True, case, whole, x, y, **raw, **OPTIONS[options])
+    take(True, case, parts, x, y, after_pass=after, **raw, **OPTIONS[options])
+    groups = {(term.view, None if term.where is None else term.name) for term in case.terms}
+    assert len(taken) == len(groups)
+    for key, p in whole.named_parameters():
+        assert p.grad is not None
+        torch.testing.assert_close(sum(one[key] for one in taken if key in one), p.grad)
