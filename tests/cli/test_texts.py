@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rcad.cli.request import parse_seeds
+from rcad.cli.options import parse_seeds
 from rcad.cli.screen import fields, table
 from rcad.loss.method_rows import parse_method
 from rcad.runs.words import duration, leading, mean_and_spread, metric, plural, size, sparkline

@@ -10,6 +10,7 @@ from rcad.cli import options
 from rcad.cli.options import option
 from rcad.cli.screen import say, say_json, show_parts
 from rcad.errors import expanded
+from rcad.train.progress import show_progress
 
 WIDE = 110
 """Columns that the whole table takes."""
@@ -34,7 +35,6 @@ def demo(
     """
     # The networks are small: several threads would only wait for each other. Before anything loads numpy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from rcad.train.progress import show_progress
 
     folder = expanded(out)
     with show_progress(quiet=quiet or as_json) as progress:

@@ -11,11 +11,12 @@ from rcad.cli import options
 from rcad.cli.options import Reading, Source, option
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError
+from rcad.runs.files import replacing
+from rcad.train.progress import Progress, show_progress
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
     from rcad.runs.config import RunConfig
-    from rcad.train.progress import Progress
     from rcad.train.task import Problem
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -51,7 +52,6 @@ def suggest_alpha(
 
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
-    from rcad.train.progress import show_progress
     from rcad.train.task import prepare, read
 
     data = source.required
@@ -112,7 +112,6 @@ def draw(rows: list[Along], alpha: float, flip: float | None, path: Path) -> Non
         path: a .png or .svg file.
     """
     from rcad.report.drawing import blank, picture
-    from rcad.runs.files import replacing
 
     figure = blank(6.4, 4.2)
     left = figure.subplots()
