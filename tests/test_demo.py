@@ -30,7 +30,7 @@ class Seen(Silent):
 def record(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     TOLD.clear()
     with without_pictures():
-        return run_demo(tmp_path_factory.mktemp("demo"), Seen(), fast=True).record
+        return run_demo(tmp_path_factory.mktemp("demo"), Seen(), fast=True)[0]
 
 
 def test_the_linear_theory_is_that_of_the_paper() -> None:
@@ -43,11 +43,11 @@ def test_the_linear_theory_is_that_of_the_paper() -> None:
 def test_numbers_become_a_question_and_a_lost_run_decides_nothing() -> None:
     results = {"erm": {"accuracy": [1.0, 2.0, 3.0]}, "rcad": {"accuracy": [2.1, 3.0, 4.2]}}
     seconds = dict.fromkeys(results, 1.0)
-    act = _judged(results, ["accuracy"], seconds)
+    act = _judged(results, seconds)
     assert act["question"]["mean"] == pytest.approx(1.1)
     assert act["sentences"][0].startswith("Accuracy: rcad is better than ERM")
     results["rcad"]["accuracy"][1] = math.nan
-    assert "1 of the runs diverged" in _judged(results, ["accuracy"], seconds)["sentences"][0]
+    assert "1 of the runs diverged" in _judged(results, seconds)["sentences"][0]
 
 
 @pytest.mark.usefixtures("undrawn")

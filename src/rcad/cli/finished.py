@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -114,22 +115,10 @@ def evaluate(
 
     try:
         with show_progress(quiet=quiet or as_json) as progress:
-            report = evaluate_run(
-                chosen,
-                suites,
-                limit=limit,
-                attack_eps=eps,
-                standard=standard,
-                corrupted=corrupted,
-                ood_data=[part.strip() for part in ood_data.split(",")],
-                again=again,
-                out=out,
-                runs=runs,
-                data_dir=data_dir,
-                cache_dir=cache_dir,
-                device=device,
-                progress=progress,
-            )
+            what: Any = {"limit": limit, "attack_eps": eps, "standard": standard, "corrupted": corrupted}
+            what |= {"ood_data": [part.strip() for part in ood_data.split(",")], "again": again}
+            where: Any = {"out": out, "runs": runs, "data_dir": data_dir, "cache_dir": cache_dir, "device": device}
+            report = evaluate_run(chosen, suites, **what, **where, progress=progress)
     except KeyboardInterrupt as stop:
         words = "interrupted; every finished suite is kept beside its run; run the same command again to go on"
         raise Interrupted(getattr(stop, "number", signal.SIGINT), words) from None

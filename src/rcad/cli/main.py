@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any
 from rcad.cli import SIGNALS, USUAL, end, reason_said
 from rcad.cli.screen import warn
 from rcad.errors import InputError, MissingExtraError, one_line, shown
+from rcad.loss.method_rows import OWN
+from rcad.train.place import follows
 from rcad.train.stop import Interrupted, exit_code
 
 if TYPE_CHECKING:
@@ -221,8 +223,6 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
 
 def _in_own_method(error: Exception) -> str:
     """File and line in the code of a user's own method that raised the error; else an empty text."""
-    from rcad.loss.method_rows import OWN
-
     modules = {name.partition(":")[0] for name in OWN}
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if frame.f_globals.get("__name__") in modules:
@@ -231,8 +231,6 @@ def _in_own_method(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    from rcad.train.place import follows
-
     if os.environ.get(TRACEBACK) not in (None, "", "0"):
         traceback.print_exc()
     with contextlib.suppress(OSError):

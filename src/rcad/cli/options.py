@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, get_type_hints
 import typer
 
 from rcad.errors import InputError, finite, shown, whole
+from rcad.train.place import Executor
 
 HOW, WHERE = "How to train", "Where to train"
 """Panels of a command's help, each with a table of its own: one of all options leaves little room for sentences."""
@@ -222,8 +223,6 @@ class Machines:
         keys = ("gpus_per_run", "cpus_per_run", "store_mode")
         of_ray = {key: value for key in keys if (value := getattr(self, key)) is not None}
         if self.executor is not None:
-            from rcad.train.place import Executor
-
             if self.devices is not None:
                 raise InputError(f"expected --devices or --executor, but got both: {self.devices} and {self.executor}")
             return {"device": self.device, "executor": Executor.parse(self.executor, **of_ray)}
@@ -249,7 +248,11 @@ def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | N
         return [0 if seed is None else seed]
     if seed is not None:
         raise InputError(f"expected --seed or --seeds, but got both ({seed} and {seeds!r}); leave one out")
-    numbers = [_number(part, seeds) for part in seeds.strip().removesuffix(",").split(",")]
+    parts = [part.strip() for part in seeds.strip().removesuffix(",").split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
+        forms = "a number of runs (3) or a list of seeds (3,5,7)"
+        raise InputError(f"expected --seeds to be {forms}, but got {shown(seeds)}")
+    numbers = list(map(int, parts))
     if "," not in seeds:
         if not 1 <= numbers[0] <= MOST_SEEDS:
             raise InputError(f"expected --seeds to be 1 to {MOST_SEEDS} runs, but got {seeds!r}")
@@ -259,46 +262,34 @@ def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | N
     return numbers
 
 
-def _number(text: str, whole: str) -> int:
-    digits = text.strip()
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 19):
-        raise InputError(
-            f"expected --seeds to be a number of runs (3) or a list of seeds (3,5,7), but got {shown(whole)}"
-        )
-    return int(digits)
-
-
 def bundled(function: Callable[..., None]) -> Callable[..., None]:
     """The function as Typer takes it: an option for each field of those of its parameters that are bundles."""
     types = get_type_hints(function)
     bundles: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
-
-    def options() -> Iterator[inspect.Parameter]:
-        for name, parameter in inspect.signature(function).parameters.items():
-            if name not in bundles:
-                yield parameter.replace(annotation=types[name])
-                continue
-            kinds = get_type_hints(bundles[name])
-            for field in fields(bundles[name]):
-                spec: Any = copy.copy(field.default)
-                spec.rich_help_panel = getattr(bundles[name], "panel", spec.rich_help_panel)
-                yield parameter.replace(name=field.name, default=spec, annotation=kinds[field.name])
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in bundles:
+            parameters.append(parameter.replace(annotation=types[name]))
+            continue
+        kinds = get_type_hints(bundles[name])
+        for field in fields(bundles[name]):
+            spec: Any = copy.copy(field.default)
+            spec.rich_help_panel = getattr(bundles[name], "panel", spec.rich_help_panel)
+            parameters.append(parameter.replace(name=field.name, default=spec, annotation=kinds[field.name]))
 
     def call(**values: Any) -> None:
         built = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in bundles.items()}
         function(**built, **values)
 
-    parameters = list(options())
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a function that is a command.
+    """Decorates a command, whose help is its docstring: a sentence for lists of commands, more on it, and examples.
 
-    Its help is the function's docstring: a sentence for lists of commands, more on it, and examples as the last
-    paragraph, on lines of their own. A test runs every example.
+    Examples are the last paragraph, each on a line of its own. A test runs them all.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:

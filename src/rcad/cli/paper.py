@@ -26,11 +26,7 @@ app = group(
     "rcad paper list",
     "rcad paper run T8 --scale smoke --out trial",
 )
-SCALES = ("smoke", "small", "full")
-PRECISIONS = ("fp32", "bf16")
 PROTOCOLS = {"one-view": "one view", "two-views": "two views", "tuned": "tuned"}
-MODELS = ("small_cnn",)
-
 RESULTS = Path("results")
 
 
@@ -42,7 +38,7 @@ class Suite:
         "--scale smoke|small|full",
         "smoke: seconds on tiny data; small: fewer epochs, seeds and images; full: as the paper.",
         "full",
-        check=partial(one_of, choices=SCALES),
+        check=partial(one_of, choices=("smoke", "small", "full")),
     )
     seeds: Text = option(
         "--seeds N|A,B,..", "Seeds for each number of the table. Default: 3; at full scale as many as the paper."
@@ -57,7 +53,7 @@ class Suite:
         "--precision fp32|bf16",
         "Number format of training; bf16 is faster, for GPUs.",
         "fp32",
-        check=partial(one_of, choices=PRECISIONS),
+        check=partial(one_of, choices=("fp32", "bf16")),
     )
     only: list[str] | None = option("--only COLUMN", "Compute only this column or data set, e.g. n=500; repeatable.")
     rows: list[str] | None = option(
@@ -152,7 +148,7 @@ def run_target(
     if TARGETS[target].is_suite:
         _refuse_options(target, {"--again": again or None})
         if model is not None:
-            one_of("--model", model, MODELS)
+            one_of("--model", model, ("small_cnn",))
             one_of("--protocol with --model", suite.protocol, ("tuned",))
         if candidates is not None:
             one_of("--protocol with --candidates", suite.protocol, ("tuned",))
@@ -255,27 +251,24 @@ def _refuse_options(target: str, values: dict[str, object]) -> None:
 
 def _show_records(out: Path, as_json: bool, target: str | None = None) -> None:
     """A line for each target, or for one: its records, and what they found."""
-    rows = [row for name in ([target] if target else TARGETS) for row in _records(name, out)]
+    from rcad.paper.claims import by_verdict
+    from rcad.paper.record import Study
+
+    rows = []
+    for name in [target] if target else TARGETS:
+        folder, stem = out / TARGETS[name].folder, TARGETS[name].stem
+        tuned = sorted(folder.glob(f"{stem}-tuned*.json"))
+        paths = [folder / f"{stem}.json", folder / f"{stem}-two-views.json", *tuned]
+        studies = {path: Study.read(path) for path in paths if path.is_file()}
+        for path, study in studies.items():
+            verdicts = [by_verdict(side) or "-" for side in study.tally]
+            rows.append([name, str(path), study.scale, study.protocol or "-", *verdicts])
+        rows += [] if studies else [[name, *["-"] * 5]]
     header = ["name", "record", "scale", "protocol", "claims", "our checks"]
     if as_json:
         say_json([dict(zip(header, (None if cell == "-" else cell for cell in row), strict=True)) for row in rows])
         return
     table(header, rows, spare=["record"])
-
-
-def _records(name: str, out: Path) -> list[list[str]]:
-    from rcad.paper.claims import by_verdict
-    from rcad.paper.record import Study
-
-    folder, stem = out / TARGETS[name].folder, TARGETS[name].stem
-    paths = [folder / f"{stem}.json", folder / f"{stem}-two-views.json", *sorted(folder.glob(f"{stem}-tuned*.json"))]
-    rows = []
-    for path in paths:
-        if path.is_file():
-            study = Study.read(path)
-            verdicts = [by_verdict(side) or "-" for side in study.tally]
-            rows.append([name, str(path), study.scale, study.protocol or "-", *verdicts])
-    return rows or [[name, "-", "-", "-", "-", "-"]]
 
 
 def _show_cells(order: Order, as_json: bool) -> None:

@@ -52,21 +52,10 @@ def compare(
     from rcad.study.compare import compare as compare_methods
 
     with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
-        comparison = compare_methods(
-            source.required,
-            methods,
-            **reading.entry,
-            **training.entry,
-            metric=metric,
-            seeds=numbers,
-            budget=budget,
-            controls=controls,
-            out=out,
-            runs=runs,
-            **machines.places,
-            track=track,
-            progress=progress,
-        )
+        asked = {"metric": metric, "seeds": numbers, "budget": budget, "controls": controls}
+        where = {"out": out, "runs": runs, **machines.places, "track": track, "progress": progress}
+        how = {**reading.entry, **training.entry, **asked, **where}
+        comparison = compare_methods(source.required, methods, **how)
     if as_json:
         say_json({**comparison.record, "files": [str(file) for file in comparison.files]})
     elif quiet:
@@ -116,22 +105,9 @@ def tune(
     from rcad.study.tune import tune as search_for
 
     with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
-        tuning = search_for(
-            source.required,
-            method,
-            **reading.entry,
-            **training.entry,
-            budget=budget,
-            space=space,
-            search=search,  # type: ignore[arg-type]
-            by=by,
-            seeds=numbers,
-            out=out,
-            runs=runs,
-            **machines.places,
-            track=track,
-            progress=progress,
-        )
+        asked = {"budget": budget, "space": space, "search": search, "by": by, "seeds": numbers}
+        where = {"out": out, "runs": runs, **machines.places, "track": track, "progress": progress}
+        tuning = search_for(source.required, method, **{**reading.entry, **training.entry, **asked, **where})
     record_file, page, *pictures = map(str, tuning.files)
     if as_json:
         say_json({**tuning.record, "files": {"record": record_file, "page": page, "pictures": pictures}})

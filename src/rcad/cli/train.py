@@ -32,8 +32,7 @@ from rcad.train.progress import show_progress
 if TYPE_CHECKING:
     from rcad.train.scheduler import Outcome
 
-METRICS = 3
-"""Shown of each run."""
+METRICS_SHOWN = 3
 
 
 def train(
@@ -211,6 +210,8 @@ def _run_all(
     quiet: bool,
 ) -> Outcome:
     """Make every run, or one run on several devices: as one of their processes, or by starting them."""
+    from rcad.train.repair import refuse_damaged
+    from rcad.train.repair import repair as mend
     from rcad.train.scheduler import canonical_config, schedule
 
     ranks = world()
@@ -222,13 +223,9 @@ def _run_all(
     by_id = {config_id(config): config for config in map(canonical_config, configs)}
     existing = [run for run in by_id if place.store.folder(run).is_dir()]
     if existing and not repair:
-        from rcad.train.repair import refuse_damaged
-
         refuse_damaged(place.store, existing, warn)
     with show_progress(quiet=quiet or follows(), as_json=as_json) as progress:
         if existing and repair and not follows():
-            from rcad.train.repair import repair as mend
-
             mend(place, existing, progress, configs=by_id)
         if ranks is not None:
             from rcad.train.cluster.ranks import as_rank
@@ -282,7 +279,7 @@ def _show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None
 
 def _show_table(records: Sequence[RunRecord], store: Store) -> None:
     """A row per run, a row of means over the finished ones, and the folder."""
-    names = leading((name for record in records for name in record.metrics), METRICS)
+    names = leading((name for record in records for name in record.metrics), METRICS_SHOWN)
     done = [record for record in records if record.status == "done"]
     status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
     last = None
@@ -310,7 +307,7 @@ def _final_line(outcome: Outcome) -> str:
         already = record.id in outcome.already
         return said(record, already) + ("" if already else f"  run {record.id}")
     done = [record for record in outcome.records if record.status == "done"]
-    names = leading((name for record in done for name in record.metrics), METRICS)
+    names = leading((name for record in done for name in record.metrics), METRICS_SHOWN)
     means = [f"{name} {mean}" for name, mean in zip(names, _means(done, names), strict=True)]
     spread = ", mean ± standard deviation" if len(done) > 1 else ""
     return "  ".join([f"{len(done)} of {len(outcome.records)} runs done{spread}", *means])
