@@ -6,7 +6,6 @@ weights, and no run or epoch twice.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import json
@@ -23,8 +22,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from safetensors.numpy import load_file
+
 from attack.files import RESULTS
-from made import table
+from made import saved, table
 from rcad.cli.main import run
 from rcad.runs.files import loads, read_log
 from rcad.train.place import Place
@@ -40,37 +41,30 @@ MOST_KILLS = 12
 
 
 class Round(NamedTuple):
-    """A command that is disturbed.
+    """A command that is disturbed, the folder that it fills, and those that are there before it starts."""
 
-    Args:
-        line: the command.
-        out: the folder that it fills.
-        given: folders that are there before it starts.
-    """
-
-    line: str
+    words: list[str]
     out: str
     given: tuple[str, ...] = ()
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.line.split())
-
 
 ROUNDS = {
-    "train": Round(f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8", "runs"),
-    "tune": Round(f"tune {OWN} --method rcad --budget 3 --epochs 4 --out tuned", "tuned"),
-    "compare": Round(f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out compared", "compared"),
-    "evaluate": Round("evaluate all --suite calibration,ood --runs done --out seen", "done", ("done",)),
-    "paper": Round("paper run F7 --scale smoke --out results", "results"),
-    "report": Round("paper report --results records --out report", "report", ("records",)),
+    name: Round(line.split(), out, tuple(given))
+    for name, out, line, *given in (
+        ("train", "runs", f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8"),
+        ("tune", "out", f"tune {OWN} --method rcad --budget 3 --epochs 4 --out out"),
+        ("compare", "out", f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out out"),
+        ("evaluate", "done", "evaluate all --suite calibration,ood --runs done --out seen", "done"),
+        ("paper", "out", "paper run F7 --scale smoke --out out"),
+        ("report", "out", "paper report --results records --out out", "records"),
+    )
 }
 
 
 class Child:
     """The command in a copy of this process, which has loaded everything already."""
 
-    def __init__(self, words: tuple[str, ...], largest_file: int | None = None) -> None:
+    def __init__(self, words: list[str], largest_file: int | None = None) -> None:
         self._said = b""
         # No file, for the disk may be full; and large, for nobody reads before the end.
         self._pipe, told = os.pipe()
@@ -101,7 +95,7 @@ class Child:
         return self._said.decode(errors="replace")
 
 
-def _run(words: tuple[str, ...], told: int, largest_file: int | None) -> None:
+def _run(words: list[str], told: int, largest_file: int | None) -> None:
     code = 70
     try:
         os.setpgid(0, 0)
@@ -136,36 +130,25 @@ def made(folder: Path) -> dict[str, Any]:
         elif path.name == "log.jsonl":
             found[name] = plain(read_log(path))
         elif path.name == "model.safetensors":
-            found[name] = _weights(path)
+            found[name] = {key: values.tobytes() for key, values in load_file(path).items()}
         else:
             found[name] = path.read_bytes() if path.suffix == ".toml" else "there"
     return found
 
 
-def _weights(path: Path) -> dict[str, bytes]:
-    from safetensors.numpy import load_file
-
-    return {name: values.tobytes() for name, values in load_file(path).items()}
-
-
 def finished(folder: Path) -> dict[str, Any]:
     """The final records below a folder, whole."""
-    found = {}
-    for path in folder.rglob("record.json"):
-        record = json.loads(path.read_text())
-        if record["status"] == "done":
-            found[str(path)] = record
-    return found
+    records = {str(path): saved(path) for path in folder.rglob("record.json")}
+    return {path: record for path, record in records.items() if record["status"] == "done"}
 
 
 class Attack:
-    """Rounds of disturbed commands, what was tried and what went wrong."""
+    """Rounds of disturbed commands, and what was tried; what goes wrong is printed."""
 
     def __init__(self, seed: int, only: tuple[str, ...] = tuple(ROUNDS)) -> None:
         self.draw, self.only = Random(seed), only
         self.kills: Counter[str] = Counter()
         self.tried: Counter[str] = Counter()
-        self.faults: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
         self.reference: dict[str, Any] = {}
 
@@ -177,7 +160,7 @@ class Attack:
         for method in ("erm", "rcad"):
             assert run(f"train {OWN} --epochs 1 --runs done --quiet --method {method}".split()) == 0
         for name in self.only:
-            words, out, inputs = ROUNDS[name].words, ROUNDS[name].out, ROUNDS[name].given
+            words, out, inputs = ROUNDS[name]
             with self._folder(name):
                 # In this process: what it imports, its children need not.
                 assert run(words) == 0, name
@@ -210,8 +193,7 @@ class Attack:
             self._end(name, child, child.wait(300))
 
     def _fault(self, kind: str, name: str, what: str) -> None:
-        self.faults.append({"fault": kind, "command": name, "what": what[:600]})
-        print(json.dumps(self.faults[-1]), flush=True)
+        print(json.dumps({"fault": kind, "command": name, "what": what[:600]}), flush=True)
 
     def _looked(self, name: str, before: dict[str, Any]) -> dict[str, Any]:
         """After a kill: what was done before is there as it was."""
@@ -292,32 +274,22 @@ class Attack:
             yield lambda: self.full(self.draw.choice(self.only))
 
 
-def main(arguments: list[str]) -> None:
-    """Attack until `--until`; a line of JSON for each fault, and one at the end."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--until", type=float, required=True, help="seconds since the epoch")
-    parser.add_argument("--kills", type=int, default=10**9, help="stop after so many")
-    parser.add_argument("--only", nargs="*", default=tuple(ROUNDS))
-    parser.add_argument("--folder", type=Path, required=True, help="a new one, to work in")
-    given = parser.parse_args(arguments)
-    given.folder.mkdir(parents=True)
-    os.chdir(given.folder)
+def main(
+    folder: str, *, until: float, seed: int = 0, kills: int = 10**9, only: tuple[str, ...] = tuple(ROUNDS)
+) -> None:
+    """Attack in a new folder until this second since the epoch; a line of JSON for each fault, and one at the end."""
+    Path(folder).mkdir(parents=True)
+    os.chdir(folder)
     os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
     # So often that most kills meet a checkpoint, or the middle of one.
     place_of = Place.of
     Place.of = staticmethod(  # type: ignore[method-assign]
         lambda runs, **options: replace(place_of(runs, **options), checkpoint_seconds=0.01)
     )
-    attack = Attack(given.seed, tuple(given.only))
+    attack = Attack(seed, only)
     attack.prepare()
     for disturb in attack.rounds():
-        if time.time() >= given.until or attack.kills.total() >= given.kills:
+        if time.time() >= until or attack.kills.total() >= kills:
             break
         disturb()
-    tried = {"kills": dict(attack.kills), **attack.tried}
-    print(json.dumps({"tried": tried, "seconds": attack.seconds}), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(json.dumps({"tried": {"kills": attack.kills, **attack.tried}}), flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import multiprocessing
 import os
 import signal
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from contracts.house import Result, workplace
+from contracts.house import Result, called, workplace
 from rcad.cli.main import run
 
 Cli = Callable[..., Result]
@@ -28,41 +27,30 @@ def _own_folder(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli() -> Cli:
     """Calls `rcad` with these words."""
-
-    def call(*arguments: object) -> Result:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        return Result(code, *capsys.readouterr())
-
-    return call
+    return called
 
 
 @pytest.fixture
-def done(cli: Cli) -> Cli:
+def done() -> Cli:
     """Calls `rcad` with words that are right: exit code 0."""
 
     def call(*arguments: object) -> Result:
-        result = cli(*arguments)
+        result = called(*arguments)
         assert result.code == 0, result.err
         return result
 
     return call
 
 
-def saved(path: str | Path) -> Any:
-    """The JSON in a file."""
-    return json.loads(Path(path).read_text())
-
-
 @pytest.fixture
-def refused(cli: Cli) -> Refused:
+def refused() -> Refused:
     """Calls `rcad` with words that are wrong: exit code 2, one line that says what is, and nothing written."""
 
     def call(*arguments: object, says: str) -> None:
         before = contents()
-        result = cli(*arguments)
+        result = called(*arguments)
         assert (result.code, result.err.count("\n")) == (2, 1), result
         # `data verify` lists what it found, and the demo says in a second that it begins.
         assert not result.out or arguments[0] == "demo" or arguments[:2] == ("data", "verify"), result.out

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Refused, interrupted, saved
-from made import files, table
+from cli.conftest import Cli, Refused, interrupted
+from made import files, saved, table
 from rcad.errors import InputError
 from rcad.runs.store import Store
 from rcad.study.compare import split_methods

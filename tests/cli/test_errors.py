@@ -35,11 +35,6 @@ def test_the_unexpected_is_one_line_with_a_hint(cli: Cli, monkeypatch: pytest.Mo
     )
 
 
-def test_a_path_that_no_system_takes_is_the_users_to_mend(refused: Refused) -> None:
-    refused("runs", "list", "--runs", "a" * 300, says="File name too long")
-    refused("train", "--data", "a" * 300, "--method", "erm", says="File name too long")
-
-
 @pytest.mark.parametrize("command", ["tune", "compare", "evaluate"])
 def test_a_report_that_cannot_be_written_costs_no_training(
     command: str, done: Cli, refused: Refused, monkeypatch: pytest.MonkeyPatch
@@ -173,16 +168,3 @@ def test_a_full_disk_behind_stdout_is_the_users_to_mend(done: Cli, tmp_path: Pat
     assert done.stderr == (
         "rcad: expected room for what is written, but got: No space left on device; free some, and run it again\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("train", "--epochs", "ten"), "expected --epochs to be a whole number, but got 'ten'; see: rcad train --help"),
-        (("train", "--lr=fast"), "expected --lr to be a number, but got 'fast'; see: rcad train --help"),
-        (("trian",), "expected a command, but got 'trian'; did you mean 'train'? see: rcad --help"),
-    ],
-)
-def test_what_the_parser_refuses_is_worded_like_the_rest(words: tuple[str, ...], says: str, cli: Cli) -> None:
-    result = cli(*words)
-    assert (result.code, result.err) == (2, f"rcad: {says}\n")

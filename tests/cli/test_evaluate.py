@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Refused, interrupted, saved
-from made import files, images, png, table
+from cli.conftest import Cli, Refused, interrupted
+from made import files, images, png, saved, table
 from rcad.runs.files import unsealed
 from rcad.runs.store import Store
 from report.test_html import Tree
@@ -98,33 +98,6 @@ def test_data_that_lie_elsewhere_leave_no_run(done: Cli, cli: Cli) -> None:
 def test_a_wrong_request_is_one_line_for_all_runs(refused: Refused, runs: Path) -> None:
     (runs / run_id("rcad", 1) / "model.safetensors").write_bytes(b"junk")
     refused("evaluate", "all", "--ood-data", "cifra10", says="did you mean 'cifar10'")
-
-
-CASES: dict[str, tuple[tuple[str, ...], str]] = {
-    "no run": (("evaluate",), "RUN"),
-    "unknown run": (("evaluate", "zz"), "'zz'"),
-    "unknown suite": (("evaluate", "all", "--suite", "atacks"), "did you mean 'attacks'"),
-    "no number": (("evaluate", "all", "--attack-eps", "0.1,big"), "'big'"),
-    "divided by nothing": (("evaluate", "all", "--attack-eps", "8/0"), "'8/0'"),
-    "unknown device": (("evaluate", "all", "--device", "gpu"), "'gpu'"),
-    "no store": (("evaluate", "all", "--runs", "nowhere"), "'nowhere'"),
-    "half a corrupted set": (("evaluate", "ERM", "--corrupted", "half"), "half"),
-    "own data as foreign": (("evaluate", "ERM", "--ood-data", "digits"), "another data set"),
-    "without weights": (("evaluate", "BARE"), "model.safetensors"),
-    "broken weights": (("evaluate", "BROKEN"), "model.safetensors"),
-    "out is a file": (("evaluate", "ERM", "--out", "file"), "file"),
-    "somebody's page": (("evaluate", "ERM", "--out", "site"), "site/evaluation.html"),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_one_line_and_nothing_written(name: str, refused: Refused, runs: Path) -> None:
-    words, says = CASES[name]
-    ids = {"ERM": run_id("erm"), "BARE": run_id("rcad", 0), "BROKEN": run_id("rcad", 1)}
-    (runs / ids["BARE"] / "model.safetensors").unlink()
-    (runs / ids["BROKEN"] / "model.safetensors").write_bytes(b"junk")
-    files(file="", site__evaluation_dot_html="mine", half__fog_dot_npy="junk")
-    refused(*(ids.get(word, word) for word in words), says=says)
 
 
 def test_an_unfinished_run_and_changed_data(done: Cli, refused: Refused) -> None:

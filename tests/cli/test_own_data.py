@@ -11,7 +11,8 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 import rcad
-from cli.conftest import Cli, Refused, saved
+from cli.conftest import Cli, Refused
+from made import saved
 from rcad.runs.store import Store
 from rcad.study.card import card
 
@@ -92,15 +93,6 @@ def test_the_printed_command_has_the_options(done: Cli, cli: Cli, table: str, ka
     done("data", "import", "set/pictures", *kaggle.split()[2:], "--skip-bad")
 
 
-def test_data_and_images_are_two_names_for_one_thing(refused: Refused, kaggle: str) -> None:
-    says = "rcad: expected --data or --images, but got both: digits and set; leave one out\n"
-    refused("train", "--data", "digits", "--images", "set", "--method", "erm", says=says)
-    for command, words in SHORT.items():
-        refused(command, *words.split(), says="rcad: expected --data, but it is missing; ")
-    Path("my.csv").write_text("a,y\n1,0\n2,1\n3,0\n")
-    refused("train", "--data", "my.csv", "--labels", "x.csv", "--method", "erm", says="but got 'labels'")
-
-
 def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:
     def run_id(*words: str) -> str:
         return str(cli("train", "--data", "my.csv", "--method", "erm", *words, "--dry-run", "--json").json()[0]["id"])
@@ -125,14 +117,6 @@ def test_images_are_streamed_where_that_is_asked_for(cli: Cli, refused: Refused)
     assert mine.keys() == other.keys()
     assert all(value.tobytes() == other[key].tobytes() for key, value in mine.items())
     assert "files:" in next(Path("b").glob("*/record.json")).read_text()
-
-
-def test_images_without_labels_are_told_what_is_missing(refused: Refused) -> None:
-    Path("flat").mkdir()
-    Path("flat/1.png").write_bytes(b"")
-    refused(
-        "train", "--images", "flat", "--method", "erm", says="give --labels FILE, a table with file names and labels"
-    )
 
 
 @pytest.mark.parametrize("every_label", [False, True])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import rcad
-from cli.conftest import Cli, Refused, saved
-from made import files, table
+from cli.conftest import Cli, Refused
+from made import files, saved, table
 from rcad.errors import InputError
 from rcad.loss.method_rows import OWN, SOURCE, label, method_text, named_method, parse_method
 from rcad.runs.configure import configure

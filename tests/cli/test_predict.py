@@ -52,16 +52,6 @@ def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refuse
     assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (4, 1, 4)
 
 
-def test_what_is_wrong_is_one_line(run: str, refused: Refused) -> None:
-    refused("predict", run, "--data", "nowhere", says="found none at nowhere")
-    refused("predict", run, "--data", "new", "--out", "p.txt", says="a file that ends in .csv, but got p.txt")
-    refused("predict", run, "--data", "new", "--out", "no/p.csv", says="expected no/p.csv to be writable")
-    refused("predict", run, "--data", "new.csv", "--out", "./new.csv", says="another file than --data")
-    refused("predict", run, "--data", "new", "--coverage", "2", says="coverage to be a number between 0 and 1")
-    refused("predict", "zz", "--data", "new", says="expected the id of a run in runs, but got 'zz'")
-    refused("export", run, "--out", "model.txt", says="a file that ends in .pt2 or .onnx")
-
-
 def test_export(cli: Cli, run: str) -> None:
     result = cli("export", run, "--to", "torch", "--out", "m.pt2")
     assert (result.code, result.err) == (0, "")
