@@ -7,13 +7,9 @@ weights, and no run or epoch twice.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
-import multiprocessing
 import os
-import resource
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,6 +21,7 @@ from typing import Any, NamedTuple
 from safetensors.numpy import load_file
 
 from attack.files import RESULTS
+from forked import Forked
 from made import saved, table
 from rcad.cli.main import run
 from rcad.runs.files import loads, read_log
@@ -59,56 +56,6 @@ ROUNDS = {
         ("report", "out", "paper report --results records --out out", "records"),
     )
 }
-
-
-class Child:
-    """The command in a copy of this process, which has loaded everything already."""
-
-    def __init__(self, words: list[str], largest_file: int | None = None) -> None:
-        self._said = b""
-        # No file, for the disk may be full; and large, for nobody reads before the end.
-        self._pipe, told = os.pipe()
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, 1 << 20)
-        os.set_blocking(self._pipe, False)
-        self._process = multiprocessing.get_context("fork").Process(target=_run, args=(words, told, largest_file))
-        self._process.start()
-        os.close(told)
-
-    def __del__(self) -> None:
-        os.close(self._pipe)
-
-    def wait(self, seconds: float | None = None) -> int | None:
-        """The exit code, negative for a signal; None where it has not ended in time."""
-        self._process.join(seconds)
-        return self._process.exitcode
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-    @property
-    def said(self) -> str:
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(self._pipe, 1 << 16):
-                self._said += part
-        return self._said.decode(errors="replace")
-
-
-def _run(words: list[str], told: int, largest_file: int | None) -> None:
-    code = 70
-    try:
-        os.setpgid(0, 0)
-        for stream in (1, 2):
-            os.dup2(told, stream)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-        if largest_file is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-        code = run(words)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def plain(value: Any) -> Any:
@@ -167,9 +114,9 @@ class Attack:
                 shutil.rmtree(out)
                 for folder in inputs:
                     shutil.copytree(f"../{folder}", folder, dirs_exist_ok=True)
-                started, child = time.monotonic(), Child(words)
+                started, child = time.monotonic(), Forked(*words)
                 code = child.wait()
-                assert code == 0, (name, code, child.said)
+                assert code == 0, (name, code, child.said("err"))
                 self.seconds[name], self.reference[name] = time.monotonic() - started, made(Path(out))
 
     @contextlib.contextmanager
@@ -189,8 +136,8 @@ class Attack:
         """Disturb the command inside; an undisturbed call has the last word."""
         with self._folder(name):
             yield
-            child = Child(ROUNDS[name].words)
-            self._end(name, child, child.wait(300))
+            child = Forked(*ROUNDS[name].words)
+            self._end(name, child, child.wait())
 
     def _fault(self, kind: str, name: str, what: str) -> None:
         print(json.dumps({"fault": kind, "command": name, "what": what[:600]}), flush=True)
@@ -209,12 +156,12 @@ class Attack:
                 self._fault("different", name, path)
         return after
 
-    def _end(self, name: str, child: Child, code: int | None) -> None:
+    def _end(self, name: str, child: Forked, code: int | None) -> None:
         """What an undisturbed call leaves is what it left the first time."""
         if code != 0:
             broken = "crash" if code is None or code < 0 else "refused"
-            kind = "exception" if code == 1 or "unexpected" in child.said else broken
-            self._fault(kind, name, f"exit code {code}: {child.said[-400:]}")
+            kind = "exception" if code == 1 or "unexpected" in child.said("err") else broken
+            self._fault(kind, name, f"exit code {code}: {child.said('err')[-400:]}")
             return
         found, wanted = made(Path(ROUNDS[name].out)), self.reference[name]
         for path in wanted.keys() - found.keys():
@@ -233,7 +180,7 @@ class Attack:
         before: dict[str, Any] = {}
         with self._round(name):
             for _ in range(MOST_KILLS):
-                child = Child(ROUNDS[name].words)
+                child = Forked(*ROUNDS[name].words)
                 if child.wait(self.draw.uniform(0.0, 0.6 * self.seconds[name])) is not None:
                     break
                 child.kill()
@@ -243,25 +190,28 @@ class Attack:
     def shared(self, name: str = "train") -> None:
         """A round of several processes on one sweep, of which one is killed."""
         with self._round(name):
-            children = [Child(ROUNDS[name].words) for _ in range(3)]
+            children = [Forked(*ROUNDS[name].words) for _ in range(3)]
             time.sleep(self.draw.uniform(0.0, self.seconds[name]))
             children[0].kill()
             self.kills[name] += 1
             for child in children[1:]:
-                code = child.wait(300)
-                if code not in (0, 2) or "unexpected" in child.said:
+                code = child.wait()
+                if code not in (0, 2) or "unexpected" in child.said("err"):
                     kind = "exception" if code == 1 else "crash"
-                    self._fault(kind, name, f"beside others, {code}: {child.said[-300:]}")
+                    self._fault(kind, name, f"beside others, {code}: {child.said('err')[-300:]}")
         self.tried["processes on one sweep"] += 3
 
     def full(self, name: str) -> None:
         """A round on a disk that holds no file larger than so much, then on one with room again."""
         with self._round(name):
-            child = Child(ROUNDS[name].words, self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000)))
-            code = child.wait(300)
-            lines = [line for line in child.said.splitlines() if line.startswith("rcad: expected")]
+            largest = self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000))
+            child = Forked(*ROUNDS[name].words, largest_file=largest)
+            code = child.wait()
+            lines = [line for line in child.said("err").splitlines() if line.startswith("rcad: expected")]
             if code not in (0, 2) or (code == 2 and not lines):
-                self._fault("exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said[-400:]}")
+                self._fault(
+                    "exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said('err')[-400:]}"
+                )
         self.tried["full disks"] += 1
 
     def rounds(self) -> Iterator[Callable[[], None]]:

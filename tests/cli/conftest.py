@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contracts.house import Result, called, workplace
-from rcad.cli.main import run
+from forked import Forked
 
 Cli = Callable[..., Result]
 Refused = Callable[..., None]
@@ -67,33 +64,6 @@ def contents() -> dict[str, bytes]:
     """Every file outside the cache, which may keep what it has read."""
     every = [path for path in sorted(Path().rglob("*")) if path.parts[0] != "cache"]
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in every}
-
-
-class Forked:
-    """The command in a copy of this process, which has torch loaded already: something that can be sent signals."""
-
-    def __init__(self, *arguments: object) -> None:
-        self._process: Any = multiprocessing.get_context("fork").Process(target=self._run, args=arguments)
-        self._process.start()
-        self.pid: int = self._process.pid
-
-    def _run(self, *arguments: object) -> None:
-        name = os.getpid()
-        with contextlib.ExitStack() as stack:
-            for stream, kind in ((contextlib.redirect_stdout, "out"), (contextlib.redirect_stderr, "err")):
-                stack.enter_context(stream(stack.enter_context(open(f"{name}.{kind}", "w"))))
-            code = run([str(argument) for argument in arguments])
-        os._exit(code)
-
-    def said(self, stream: str = "out") -> str:
-        """What it has printed so far."""
-        path = Path(f"{self.pid}.{stream}")
-        return path.read_text() if path.exists() else ""
-
-    def end(self) -> Result:
-        """How it ended, once it has."""
-        self._process.join(120)
-        return Result(self._process.exitcode, self.said(), self.said("err"))
 
 
 def interrupted(*words: object, when: Callable[[], bool], by: int = signal.SIGINT) -> Result:

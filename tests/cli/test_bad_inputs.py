@@ -78,6 +78,9 @@ DIGITS --method rcda -> did you mean 'rcad'
 DIGITS --method "" -> a method like
 DIGITS --method rcad(0.5) -> 'rcad(0.5)'
 DIGITS --method rcad(alpha=) -> a method like
+DIGITS --method a.b@c -> a method like
+DIGITS --method a: -> a method like
+DIGITS --method a:b:c -> a method like
 DIGITS --method rcad(alfa=1) -> alfa
 DIGITS --method rcad(alpha=-1) -> alpha
 DIGITS --method rcad(alpha=far) -> alpha

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from browser import BROWSER, seen
-from cli.conftest import Forked, Refused, until
+from cli.conftest import Refused, until
 from contracts.house import rcad, workplace
+from forked import Forked
 from made import files, saved
 from rcad import demo as acts
 from report.test_html import Tree

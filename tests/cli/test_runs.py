@@ -85,12 +85,12 @@ def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_broken_record_does_not_hide_the_others(done: Cli, store: Store) -> None:
-    (Path("runs") / ("0" * 16)).mkdir()
-    (Path("runs") / ("0" * 16) / "record.json").write_text("{")
-    result = done("runs", "list", "--json")
-    assert len(ids(result.out)) == 4
-    assert result.err.count("\n") == 1
-    assert "record.json" in result.err
+    damaged = store.folder(store.ids()[1]) / "record.json"
+    damaged.write_text(damaged.read_text()[:40])
+    for words in ("list --json", "export table.csv"):
+        result = done("runs", *words.split())
+        assert (result.err.count("\n"), str(damaged) in result.err) == (1, True)
+        assert result.out == "wrote 3 runs to table.csv\n" or len(ids(result.out)) == 3
 
 
 def test_show(done: Cli, store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,22 +100,11 @@ def test_show(done: Cli, store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
         assert part in out
     assert "█" in out
     shown = [line.split()[0] for line in out[out.index("30 epochs") :].splitlines() if line[:5].strip().isdigit()]
-    assert shown[0] == "1"
-    assert shown[-1] == "30"
-    assert len(shown) == 8
+    assert (shown[0], shown[-1], len(shown)) == ("1", "30", 8)
     whole = cli("runs", "show", run, "--json").json()
-    assert len(whole["epochs"]) == 30
-    assert whole["config"]["data"]["name"] == "digits[:500]"
+    assert (len(whole["epochs"]), whole["config"]["data"]["name"]) == (30, "digits[:500]")
     monkeypatch.setenv("COLUMNS", "40")
     done("runs", "show", run)
-
-
-def test_export_goes_on_after_a_damaged_record(done: Cli, store: Store, cli: Cli) -> None:
-    damaged = store.folder(store.ids()[1]) / "record.json"
-    damaged.write_text(damaged.read_text()[:40])
-    result = cli("runs", "export", "table.csv")
-    assert (result.code, result.out) == (0, "wrote 3 runs to table.csv\n")
-    assert str(damaged) in result.err
 
 
 def test_export_replaces_a_file_only_when_told(store: Store, done: Cli, refused: Refused) -> None:

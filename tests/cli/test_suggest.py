@@ -10,21 +10,26 @@ from cli.conftest import Cli
 from made import images, png
 
 
-def test_the_measurement_and_its_curve(done: Cli) -> None:
-    result = done("suggest-alpha", "--data", "digits[:100]")
+@pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])
+def test_the_measurement_and_its_curve(done: Cli, name: str, start: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    result = done("suggest-alpha", "--data", "digits[:100]", "--figure", name)
     assert result.out.splitlines()[1].startswith("try alpha 1.1")  # the number first, then what was checked
     assert "half the distance between classes" in result.out
     assert "ERM's predictions flip" in result.out
+    assert result.out.endswith(f"{name}\n")
+    assert Path(name).read_bytes().startswith(start)
+    assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
 
 
-def test_json(cli: Cli) -> None:
-    found = cli("suggest-alpha", "--data", "digits[:100]", "--json").json()
+def test_json(done: Cli) -> None:
+    found = done("suggest-alpha", "--data", "digits[:100]", "--json").json()
     assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
-    assert [row["alpha"] for row in found["curve"]] == sorted(row["alpha"] for row in found["curve"])
+    alphas = [row["alpha"] for row in found["curve"]]
+    assert alphas == sorted(alphas)
     assert found["curve"][0]["accuracy"] > found["curve"][-1]["accuracy"]
-    assert found["flip_distance"] in [row["alpha"] for row in found["curve"]]
-    bare = cli("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").json()
-    assert bare["curve"] == []
+    assert found["flip_distance"] in alphas
+    assert done("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").json()["curve"] == []
 
 
 def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:
@@ -39,12 +44,3 @@ def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:
     done("tune", "--method", "erm", *sized)
     result = done("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
     assert "inputs of shape (3, 6, 6)" in result.out
-
-
-@pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])
-def test_the_curve_as_a_picture(done: Cli, name: str, start: bytes) -> None:
-    pytest.importorskip("matplotlib")
-    result = done("suggest-alpha", "--data", "digits[:100]", "--figure", name)
-    assert result.out.endswith(f"{name}\n")
-    assert Path(name).read_bytes().startswith(start)
-    assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
