@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 
-from cli.conftest import Cli, Refused
+from cli.conftest import Cli
 from made import images, saved
-from rcad.paper import boundaries
 
 pytest.importorskip("matplotlib")
 
@@ -40,11 +38,8 @@ def test_a_trial_and_again(done: Cli, name: str, stem: str, cli: Cli, monkeypatc
     assert "numbers mean nothing" in page
     assert Path(f"out/{stem}.png").read_bytes().startswith(b"\x89PNG")
 
-    def never(*arguments: object) -> None:
-        raise AssertionError("computed again")
-
     for module in ("boundaries", "moons", "uci"):
-        monkeypatch.setattr(f"rcad.paper.{module}.run", never)
+        monkeypatch.setattr(f"rcad.paper.{module}.run", lambda *arguments: 1 / 0)
     second = done("paper", "run", name, "--scale", "smoke", "--out", "out")
     assert "the numbers were there already" in second.out
     assert "(smoke scale: a trial, no evidence)" in second.out
@@ -72,13 +67,6 @@ def test_imagenet_s_trial_streams_stand_in_folders(done: Cli, cli: Cli) -> None:
     assert f"--weights {weights}" in Path("other/T5/T5.md").read_text()
 
 
-def test_a_trial_does_not_replace_the_full_scale(cli: Cli, refused: Refused) -> None:
-    cli("paper", "run", "F7", "--scale", "smoke")
-    path = Path("results/moons/boundaries.json")
-    path.write_text(json.dumps({**saved(path), "scale": "full"}))
-    refused("paper", "run", "F7", "--scale", "smoke", says="pass another --out")
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -97,7 +85,6 @@ def test_without_matplotlib_there_is_no_picture(done: Cli, monkeypatch: pytest.M
     result = done("paper", "run", "F7", "--scale", "smoke")
     assert "no picture: expected matplotlib" in result.err
     assert not list(Path("results").rglob("*.png*"))
-    assert boundaries.SCALES["smoke"].grid == 12
 
 
 def test_a_suite_and_its_status(done: Cli, cli: Cli) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,7 +17,6 @@ from PIL import Image
 from contracts import tables
 from contracts.house import RESULTS, Result, commands, rcad, without_pictures, workplace
 
-TABLE = "invocations"
 DONE = """
 --version
 -h
@@ -134,13 +132,8 @@ def _ending(words: str, result: Result) -> str:
     return f"exit {result.code}" + (", one line on stderr" if one_line and silent else f": {result.out}{result.err}")
 
 
-def update() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        tables.save(TABLE, present(Path(folder)))
-
-
 def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
-    tables.check("an exit code or the shape of --json", tables.load(TABLE), present(tmp_path))
+    tables.check("invocations", "an exit code or the shape of --json", present(tmp_path))
 
 
 def test_every_json_there_is_has_its_shape_pinned() -> None:
