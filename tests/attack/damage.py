@@ -70,13 +70,9 @@ EVALUATE = ("evaluate", "all", "--suite", "calibration", "--quiet", "--out", "re
 
 @dataclass(frozen=True)
 class File:
-    """A kind of file, and the command that meets it first.
+    """A kind of file, as a pattern that fits one; the command that meets it first; how it comes back, in words.
 
-    Args:
-        path: below a workplace, as a pattern that fits one file.
-        command: what is run after the damage.
-        healer: what must be run then, where the command names it; None for the command that it names itself.
-        heals: how it comes back, in words of the table.
+    `healer` must be run then, where the command names it; None for the command that it names itself.
     """
 
     path: str
@@ -162,22 +158,18 @@ def attack(whole: Workplace, file: str, kind: str, chance: random.Random) -> Out
         assert "unexpected" not in said.err, said
         words = " ".join(_plain(about.command))
         named = re.search(r"(?:to make it again|to (?:mend|repair) it): (rcad runs verify[^,\n]*)", said.err)
-        if named or about.healer is not None:
-            if said.code == 0 and named is None:
-                how = "harmless"
-            else:
-                how = "named"
-                healer = shlex.split(named[1])[1:] if named else list(about.healer or ())
-                assert named or " ".join(["rcad", *healer[:2]]) in said.err, said
-                mended = called(*healer)
-                assert mended.code == 0, (said, mended)
-                words = " ".join(_plain(healer))
-                assert called(*about.command).code == 0
+        if named or said.code:
+            how = "named"
+            healer = shlex.split(named[1])[1:] if named else list(about.healer or ())
+            assert named or (healer and " ".join(["rcad", *healer[:2]]) in said.err), said
+            mended = called(*healer)
+            assert mended.code == 0, (said, mended)
+            words = " ".join(_plain(healer))
+            assert called(*about.command).code == 0
         else:
-            assert said.code == 0, said
             # What nobody could have missed is made again without a word.
             silent = kind in ("missing", "a folder in its place") or {"cache", "checkpoint"} & set(path.parts)
-            how = "healed" if said.err or silent else "harmless"
+            how = "healed" if about.healer is None and (said.err or silent) else "harmless"
         _as_it_was(whole.whole, place)
         return Outcome(how, f"rcad {words}")
 

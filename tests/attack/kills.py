@@ -150,10 +150,8 @@ class Attack:
             self._fault("damaged", name, str(error))
             return before
         for path, record in before.items():
-            if path not in after:
-                self._fault("lost", name, path)
-            elif after[path] != record:
-                self._fault("different", name, path)
+            if after.get(path) != record:
+                self._fault("different" if path in after else "lost", name, path)
         return after
 
     def _end(self, name: str, child: Forked, code: int | None) -> None:
@@ -164,13 +162,10 @@ class Attack:
             self._fault(kind, name, f"exit code {code}: {child.said('err')[-400:]}")
             return
         found, wanted = made(Path(ROUNDS[name].out)), self.reference[name]
-        for path in wanted.keys() - found.keys():
-            self._fault("lost", name, path)
-        for path in found.keys() - wanted.keys():
-            self._fault("doubled", name, path)
-        for path in wanted.keys() & found.keys():
-            if found[path] != wanted[path]:
-                self._fault("different", name, path)
+        for path in wanted.keys() | found.keys():
+            if found.get(path) != wanted.get(path):
+                kind = "lost" if path not in found else "doubled" if path not in wanted else "different"
+                self._fault(kind, name, path)
         left = [str(path) for path in Path(ROUNDS[name].out).rglob(".*.partial")]
         if left and name in ("train", "evaluate"):
             self._fault("left behind", name, ", ".join(left))

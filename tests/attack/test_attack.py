@@ -13,10 +13,9 @@ import pytest
 
 from attack import mutants
 from attack.__main__ import worker
-from attack.commands import bad_command
 from attack.damage import RECORD, matrix
 from attack.kills import plain
-from attack.readers import fault
+from attack.readers import bad_command, fault
 from contracts.house import Result
 from made import saved
 

@@ -148,25 +148,17 @@ NINES = "9" * 5000
 CASES = r"""
 train --dta digits -> --dta
 train -> expected --data, but it is missing; e.g. --data digits, my.csv or images/
-train --method rcad -> --data
-train --data digits -> --method
-train digits -> digits
 train --epochs ten -> rcad: expected --epochs to be a whole number, but got 'ten'; see: rcad train --help
 train --lr=fast -> rcad: expected --lr to be a number, but got 'fast'; see: rcad train --help
 trian -> rcad: expected a command, but got 'trian'; did you mean 'train'? see: rcad --help
 TRAIN --epochs 0 -> train.epochs
-TRAIN --batch-size 1.5 -> --batch-size
 TRAIN --lr nan -> optim.lr
 TRAIN --seed 9223372036854775808 -> seed
 TRAIN --seeds 0 -> --seeds
-TRAIN --seeds many -> 'many'
-TRAIN --seeds 1,,2 -> '1,,2'
 TRAIN --seeds 1,1 -> once
 TRAIN --seeds NINES -> --seeds
-TRAIN --seeds 99999999 -> --seeds
 TRAIN --seed 1 --seeds 2 -> both
 TRAIN --seeds 2 --set seed=7 -> --set seed=7
-tune --data digits --method rcad --set seed=7 -> --set seed=7
 compare --data digits --set "seed = 7" -> --set seed = 7
 TRAIN --device gpu -> 'gpu'
 TRAIN --task cluster -> 'cluster'
@@ -177,11 +169,7 @@ TRAIN --target price -> target
 TRAIN --epochs -> --epochs
 TRAIN --images my -> rcad: expected --data or --images, but got both: digits and my; leave one out
 TRAIN --set model.width=1000000000000000000000000000000 -> parameters take 1.44e+53 GB
-TRAIN --set model.width=60000 -> GB in training; make it smaller
-TRAIN --model mlp --set model.hidden=1000000000000000000000000000000 -> GB in training; make it smaller
-TRAIN --set model.width=NINES -> model.width
 TRAIN --set train.epoch=5 -> did you mean 'train.epochs'
-TRAIN --set data.split=25 -> 25
 TRAIN --set train.precision=bf16 -> bf16
 TRAIN --set model.weights=nowhere.safetensors -> nowhere.safetensors
 TRAIN --set model.weights=junk -> junk
@@ -189,24 +177,16 @@ TRAIN --set model.weights=other.pt -> other.pt
 TRAIN --runs ~nobody-at-all/runs -> '~nobody-at-all/runs'
 TRAIN --runs junk -> 'junk', but it is a file; name a folder
 train --config /dev/zero -> at most 256 MiB
-train --config /dev/full -> at most 256 MiB
 train --config folder -> folder
 train --config nowhere.toml -> nowhere.toml
 train --config empty -> data
 train --config nines.toml -> Exceeds the limit (4300 digits)
 DIGITS --method rcda -> did you mean 'rcad'
 DIGITS --method "" -> a method like
-DIGITS --method rcad(0.5) -> 'rcad(0.5)'
-DIGITS --method rcad(alpha=) -> a method like
 DIGITS --method a.b@c -> a method like
-DIGITS --method a: -> a method like
-DIGITS --method a:b:c -> a method like
 DIGITS --method rcad(alfa=1) -> alfa
 DIGITS --method rcad(alpha=-1) -> alpha
-DIGITS --method rcad(alpha=far) -> alpha
 DIGITS --method "rcad(alpha=1, alpha=2)" -> once
-DIGITS --method rcad(**x) -> a method like
-DIGITS --method rcad(alpha=1j) -> a method like
 DIGITS --method "rcad - mixup" -> 'rcad - mixup'
 DIGITS --method "__import__('os').getcwd()" -> a method like
 DIGITS --method "rcad + rcad_text" -> rcad
@@ -224,9 +204,7 @@ OWN my.csv --target colour --labels x.csv -> but got 'labels'
 OWN junk.xyz -> junk.xyz
 OWN junk.npz -> junk.npz
 train --images flat --method erm -> give --labels FILE, a table with file names and labels
-runs lst -> lst
 runs list -> 'runs'
-runs list --runs ~nobody-at-all -> '~nobody-at-all'
 runs list --runs junk -> 'junk', but it is a file; name a folder
 runs list --runs folder --status finished -> 'finished'
 runs show -> ID
@@ -237,7 +215,6 @@ runs export t.xlsx --runs folder -> t.xlsx
 runs export no/where/t.csv --runs folder -> t.csv
 runs prune --status running --runs folder -> 'running'
 runs prune --older-than -1 --runs folder -> --older-than
-runs prune zz --yes --runs folder -> 'zz'
 methods show rcadd -> did you mean 'rcad'
 doctor now -> now
 demo --out ~nobody-at-all -> '~nobody-at-all'
@@ -246,7 +223,6 @@ data fetch cifar10 -> --data-dir
 data fetch cifar10 --data-dir junk -> junk
 data import nowhere.csv -> nowhere.csv
 data import my.csv --name a/b --data-dir d -> 'a/b'
-data import my.csv --name digits --data-dir d -> digits
 data import my.csv --name mine -> --data-dir
 data import my.csv --name mine --data-dir d -> mine.csv
 data import my.csv --name other --data-dir d --target y -> my.csv
@@ -258,25 +234,13 @@ TUNE --space "eps=log(0.1, 1)" -> expected a parameter of rcad
 TUNE --space "alpha=log(2, 1)" -> a larger one
 TUNE --set data.validation=0 --set train.selection=last -> validation split
 TUNE --method mixup -> expected images
-TUNE --data nowhere.csv -> nowhere.csv
 COMPARE --methods erm,label_smoothing -> expected methods for regression (erm,
-COMPARE --methods erm,mixup -> 'mixup'
 COMPARE --methods " , " -> --methods
 COMPARE --methods me_ada(levels=8) -> say so, e.g. me_ada(levels=none)
-COMPARE --methods erm,rcda -> did you mean 'rcad'?
-COMPARE --methods rcad(alpha=-1) -> expected alpha to be
 COMPARE --methods erm --no-controls -> expected a method to compare ERM with, but got erm;
-COMPARE --budget 0 -> expected budget to be a whole number >= 1
-COMPARE --target nothing -> nothing
-COMPARE --set data.validation=0 --set train.selection=last -> validation split
 COMPARE --set data.seed=0 -> expected a split for each seed, but got data.seed=0; leave it out
-COMPARE --set data.split=3 -> but got data.split=3
 COMPARE --metric accuracy -> --metric
-COMPARE --device toaster -> --device
-COMPARE --out ~nobody-at-all/x -> '~nobody-at-all/x'
 suggest-alpha -> expected --data, but it is missing;
-tune --method rcad -> expected --data, but it is missing;
-compare -> expected --data, but it is missing;
 suggest-alpha --data diabetes -> diabetes has regression targets; choose alpha by rcad tune
 suggest-alpha --data digits --figure a.gif -> to end in .png or .svg, but got 'a.gif'
 suggest-alpha --data digits --figure no/a.png -> expected a folder to write no/a.png to
@@ -286,14 +250,11 @@ predict ERM --data flat --out p.txt -> a file that ends in .csv, but got p.txt
 predict ERM --data flat --out no/p.csv -> expected no/p.csv to be writable
 predict ERM --data my.csv --out ./my.csv -> another file than --data
 predict ERM --data flat --coverage 2 -> coverage to be a number between 0 and 1
-predict zz --data flat --runs folder -> expected the id of a run in folder, but got 'zz'
 export ERM --out model.txt -> a file that ends in .pt2 or .onnx
 evaluate -> RUN
-evaluate zz --runs folder -> 'zz'
 evaluate all --suite atacks -> did you mean 'attacks'
 evaluate all --attack-eps 0.1,big -> 'big'
 evaluate all --attack-eps 8/0 -> '8/0'
-evaluate all --runs nowhere -> 'nowhere'
 evaluate ERM BROKEN --ood-data cifra10 -> did you mean 'cifar10'
 evaluate ERM --corrupted folder -> folder
 evaluate ERM --ood-data digits -> another data set
@@ -305,20 +266,13 @@ paper report --results flat -> expected records of studies in flat, but there ar
 PAPER T9 -> expected NAME to be
 PAPER T7 --scale huge -> expected --scale to be
 PAPER F7 SMOKE --out junk -> expected junk
-PAPER F5 SMOKE --out junk -> expected junk
 PAPER F7 SMOKE --seeds 3 -> expected no --seeds for F7, but got 3; leave it out
-PAPER T8 SMOKE --protocol two-views -> expected no --protocol for T8
-PAPER T8 SMOKE --precision bf16 -> expected no --precision for T8
 PAPER T8 SMOKE --join 5 -> expected no --join for T8
-PAPER T8 SMOKE --rows RCAD -> expected no --rows for T8
 PAPER T4 SMOKE --again -> expected no --again for T4
 PAPER T1 --weights a -> expected no --weights for T1, but got a
-PAPER T4 --protocol three-views -> expected --protocol to be
-PAPER T4 --precision fp16 -> expected --precision to be
 PAPER T4 --join 0 -> expected --join to be
 PAPER T4 SMOKE --only n=7 -> expected --only to be
 PAPER T2 SMOKE --rows rcad -> expected --rows to be one of LS, ME-ADA + LS, RCAD + LS
-PAPER T4 SMOKE --seeds many -> expected --seeds to be a number of runs
 PAPER T4 SMOKE --workers 0 -> --workers
 PAPER T4 --data-dir nowhere -> expected data for T4, but there are none: cifar100 not found
 PAPER T5 --data-dir nowhere -> ImageNet: the data folder has no imagenet/ with train/ and val/ of class folders, or
@@ -363,7 +317,6 @@ def test_one_line_and_nothing_written(line: str, says: str, refused: Refused, re
         (("train", "--data", "digits", "--method", "(" * 500 + "rcad"), "a method like"),
         (("train", "--data", "digits", "--method", "rcad\0"), "a method like"),
         (("runs", "list", "--runs", "a\x1b[31m\nb"), r"'a\x1b[31m\nb'"),
-        (("runs", "list", "--runs", "a" * 300), "File name too long"),
         (("train", "--data", "a" * 300, "--method", "erm"), "File name too long"),
         (("x" * 400,), "...xxx"),
     ],
