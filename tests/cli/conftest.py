@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from contracts.house import Result, called, workplace
-from forked import Forked
 
 Cli = Callable[..., Result]
 Refused = Callable[..., None]
@@ -64,19 +60,3 @@ def contents() -> dict[str, bytes]:
     """Every file outside the cache, which may keep what it has read."""
     every = [path for path in sorted(Path().rglob("*")) if path.parts[0] != "cache"]
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in every}
-
-
-def interrupted(*words: object, when: Callable[[], bool], by: int = signal.SIGINT) -> Result:
-    """How a command ends that is sent a signal once something has come about."""
-    process = Forked(*words)
-    until(when)
-    os.kill(process.pid, by)
-    return process.end()
-
-
-def until(over: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something has come about."""
-    deadline = time.monotonic() + seconds
-    while not over():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -66,6 +66,7 @@ def test_the_printed_command_runs_as_it_is(done: Cli, cli: Cli, monkeypatch: pyt
         (("my photos; echo", "--size", "6", "--name", "photos", "--data-dir", "d d"), {"name": "photos", "size": 6}),
         (("my.csv", "--target", "the price, €"), {"name": "my.csv", "target": "the price, €"}),
         (("classes.csv", "--target", "kind of $HOME", "--task", "classification"), {"task": "classification"}),
+        (("my.csv", "--target", "the price, €", "--drop", "width,length", "--skip-bad"), {"drop": ["width", "length"]}),
         (("photos", "--size", "7", "--data-dir", "d d", "--cache-dir", "c c"), {"name": "photos", "size": 7}),
     ):
         result = done("data", "import", *words)
@@ -90,12 +91,8 @@ def test_own_sets_are_listed(done: Cli) -> None:
     done("data", "import", "my.csv", "--name", "prices", "--target", "price", "--data-dir", "d")
     assert Path("d/prices.csv").read_text() == table()
     files(d__cifar10__data_batch_1_dot_bin=b"x", d__uci__junk__readme="", d__notes="", d___dot_hidden_dot_csv="a\n")
-    half = {
-        "d__cifar-100-binary_dot_tar_dot_gz": b"x",
-        "d__broken_dot_parquet": b"x",
-        "d__cifar-10-python_dot_tar": b"",
-    }
-    files(**half, d__test_32x32_dot_mat=b"x")  # half of SVHN
+    files(**{"d__cifar-100-binary_dot_tar_dot_gz": b"x", "d__cifar-10-python_dot_tar": b""})
+    files(d__broken_dot_parquet=b"x", d__test_32x32_dot_mat=b"x")  # half of SVHN
     known = OFFICIAL["cifar100"]
     (Path("d") / known.folder).mkdir()
     (Path("d") / known.folder / known.marker).write_bytes(b"x")
@@ -230,16 +227,6 @@ def test_the_recipe_for_few_labels_needs_no_method_and_takes_own_images(done: Cl
     assert {record["config"]["method"][-1]["name"] for record in records} == {"two_views"}
     assert {record["splits"].get("validation", {}).get("size", 0) for record in records} == {0}
     assert "data_augmentation + erm;" in cli(*words, "--method", "erm", "--dry-run").out
-    assert "expected --method, but it is missing" in cli("train", *kaggle.split(), "--recipe", "paper").err
-
-
-def test_the_printed_command_has_the_options(done: Cli, cli: Cli, messy: str, kaggle: str) -> None:
-    result = done("data", "import", messy, "--target", "price", "--drop", "name,a", "--skip-bad")
-    line = result.out[result.out.index("rcad train") :].strip()
-    assert "--drop name,a --skip-bad" in line
-    config = cli(*shlex.split(line)[1:], "--dry-run", "--json").json()[0]["config"]
-    assert config["data"]["drop"] == ["name", "a"]
-    done("data", "import", "set/pictures", *kaggle.split()[2:], "--skip-bad")
 
 
 def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:

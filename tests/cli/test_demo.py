@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from browser import BROWSER, seen
-from cli.conftest import Refused, until
+from cli.conftest import Refused
 from contracts.house import rcad, workplace
-from forked import Forked
+from forked import Forked, until
 from made import files, saved
 from rcad import demo as acts
 from rcad.report import html, terminal

@@ -148,6 +148,7 @@ NINES = "9" * 5000
 CASES = r"""
 train --dta digits -> --dta
 train -> expected --data, but it is missing; e.g. --data digits, my.csv or images/
+train --data digits --recipe paper -> expected --method, but it is missing
 train --epochs ten -> rcad: expected --epochs to be a whole number, but got 'ten'; see: rcad train --help
 train --lr=fast -> rcad: expected --lr to be a number, but got 'fast'; see: rcad train --help
 trian -> rcad: expected a command, but got 'trian'; did you mean 'train'? see: rcad --help
@@ -192,6 +193,7 @@ DIGITS --method "__import__('os').getcwd()" -> a method like
 DIGITS --method "rcad + rcad_text" -> rcad
 DIGITS --method "mixup + cutmix" -> mix augmentation
 DIGITS --method gaussian -> gaussian
+DIGITS --method "rcad(alpha=auto, lam=-1)" --dry-run -> expected lam to be
 train --data diabetes --method label_smoothing -> label
 train --data diabetes --method "gaussian(cap=none) + rcad(lam=0.95)" -> or lam < 0.9, but got cap=None and lam=0.95
 train --data breast_cancer --method cutout -> cutout

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Refused, interrupted
+from cli.conftest import Cli, Refused
+from forked import interrupted
 from made import files, images, png, saved, table
 from rcad.runs.files import unsealed
 from rcad.runs.store import Store

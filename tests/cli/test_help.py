@@ -154,35 +154,31 @@ def prepared(undrawn: None, forked: None, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 # 200 digits stand for all of them, one epoch for those of the recipe, seconds for minutes: the README times the whole.
-SHORTER: dict[tuple[str, ...], dict[str, str]] = {
-    ("train",): {"--epochs": "1"},
-    ("compare",): {"--epochs": "1", "--budget": "2"},
-    ("tune",): {"--epochs": "1", "--budget": "2"},
-    ("evaluate",): {"--limit": "8"},
-    ("paper", "run"): {"--scale": "smoke"},
+SHORTER = {
+    "train": "--epochs 1",
+    "compare": "--epochs 1 --budget 2",
+    "tune": "--epochs 1 --budget 2",
+    "evaluate": "--limit 8",
+    "paper run": "--scale smoke",
 }
-FIRST = {
-    "evaluate": "train --config run.toml -q",
-    "predict": "train --config run.toml -q",
-    "export": "train --config run.toml -q",
-    "push": "train --config run.toml -q",
-    "paper report": "paper run F7 --scale smoke",
-    "runs pack": "runs unpack study.jsonl.gz",
-}
-"""What must have been run before."""
+RUN = "train --config run.toml -q"
+BEFORE = {**dict.fromkeys(("evaluate", "predict", "export", "push"), RUN), "runs pack": "runs unpack study.jsonl.gz"}
+BEFORE["paper report"] = "paper run F7 --scale smoke"
 
 
 @pytest.mark.parametrize("example", [e for e in examples() if e not in NEED_NETWORK | NEED_DATA])
 def test_example(example: str, cli: Cli, prepared: None) -> None:
     name, *words = ["digits[:200]" if word == "digits" else word for word in shlex.split(example)]
     assert name == "rcad"
-    for start, options in SHORTER.items():
-        if tuple(words[: len(start)]) == start and "--config" not in words and "--help" not in words:
-            words += [part for option, value in options.items() if option not in words for part in (option, value)]
+    for start, more in SHORTER.items():
+        if example.startswith(f"rcad {start} ") and "--config" not in words:
+            option = more.split()
+            pairs = zip(option[::2], option[1::2], strict=True)
+            words += [part for pair in pairs if pair[0] not in words for part in pair]
     words += ["--seeds", "1"] if words[:2] == ["paper", "run"] and words[2] in SUITES else []
     words += ["--force"] if words[:2] == ["runs", "pack"] else []
-    for start, before in FIRST.items():
-        if " ".join(words).startswith(start):
+    for start, before in BEFORE.items():
+        if example.startswith(f"rcad {start}"):
             cli(*before.split())
     result = cli(*words)
     assert result.code == 0, result.err

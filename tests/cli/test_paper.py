@@ -22,8 +22,7 @@ def test_list(cli: Cli) -> None:
     lines = cli("paper", "list").out.splitlines()
     assert lines[17:] == ["", ANY, "  rcad paper run T4 --scale smoke --out trial"]
     assert "runs on a GPU, or minutes on one CPU core" in lines[18]  # what "420 runs, GPU" means
-    needs = rows[4]
-    assert (needs["needs data"], needs["full scale"]) == ("imagenet, resnet50 weights", "35 runs, GPU")
+    assert (rows[4]["needs data"], rows[4]["full scale"]) == ("imagenet, resnet50 weights", "35 runs, GPU")
 
 
 @pytest.mark.parametrize(("name", "stem"), [("T7", "uci/uci"), ("T8", "moons/moons"), ("F7", "moons/boundaries")])
@@ -56,9 +55,8 @@ def test_imagenet_s_trial_streams_stand_in_folders(done: Cli, cli: Cli) -> None:
     cells = {(one["row"], one["column"]): one["runs"] for one in record["cells"]}
     assert all(run["metrics"]["top5"] >= run["metrics"]["accuracy"] for run in cells["RCAD", "top-5"])
     assert not cells["pretrained", "top-1"]
-    runs = [saved(path) for path in Path("out/T5/runs").glob("*/record.json")]
-    assert len(runs) == 2 * 4
-    assert all(one["data_sha256"].startswith("files:") for one in runs)
+    hashes = [saved(path)["data_sha256"][:6] for path in Path("out/T5/runs").glob("*/record.json")]
+    assert hashes == ["files:"] * 8
     weights = next(Path("out/T5/runs").glob("*/model.safetensors"))
     done(*words, "--out", "other", "--weights", weights)
     cells = {(one["row"], one["column"]): one["runs"] for one in saved("other/T5/T5.json")["cells"]}
@@ -110,14 +108,8 @@ def test_a_suite_and_its_status(done: Cli, cli: Cli) -> None:
     every = cli("paper", "status", "--json").json()
     assert len(every) == 15
     (kept,) = (one for one in every if one["record"] is not None)
-    assert kept == {
-        "name": "T1",
-        "record": "results/T1/T1-two-views.json",
-        "scale": "smoke",
-        "protocol": "two views",
-        "claims": "a trial",
-        "our checks": "a trial",
-    }
+    names = {"name": "T1", "record": "results/T1/T1-two-views.json", "scale": "smoke", "protocol": "two views"}
+    assert kept == {**names, "claims": "a trial", "our checks": "a trial"}
 
 
 def test_a_dry_run_says_what_is_left_and_runs_nothing(cli: Cli) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import Cli, Refused, interrupted
+from cli.conftest import Cli, Refused
+from forked import interrupted
 from made import files, saved, table
 from rcad.runs.store import Store
 from rcad.train import run as execution

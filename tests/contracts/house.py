@@ -142,13 +142,7 @@ def public(module: ModuleType) -> list[str]:
 
 
 class KeptRun(NamedTuple):
-    """A run record that is committed.
-
-    Attributes:
-        store: the folder or the pack to give to `--runs`.
-        id: the name it is kept under.
-        content: what the file has of it, not read by the package.
-    """
+    """A committed run record: the folder or pack to give to `--runs`, its id, and what the file has, read by nobody."""
 
     store: Path
     id: str

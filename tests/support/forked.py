@@ -7,7 +7,10 @@ import fcntl
 import multiprocessing
 import os
 import resource
+import signal
 import sys
+import time
+from collections.abc import Callable
 from typing import Any
 
 from contracts.house import Result
@@ -17,9 +20,8 @@ from rcad.cli.main import run
 class Forked:
     """The command in a copy of this process, which has loaded everything already: it can be sent signals, and killed.
 
-    Args:
-        largest_file: bytes that the disk takes of a file, as if it were full; None for what there is.
-        told: where it prints, closed here; by default two pipes, large ones, for nobody reads before the end.
+    With `largest_file` bytes of a file the disk is full. It prints to `told`, which is closed here; by default to two
+    pipes, large ones, for nobody reads before the end.
     """
 
     def __init__(self, *words: object, largest_file: int | None = None, told: tuple[int, int] | None = None) -> None:
@@ -63,6 +65,22 @@ class Forked:
         code = self.wait()
         assert code is not None, "it did not end"
         return Result(code, self.said("out"), self.said("err"))
+
+
+def interrupted(*words: object, when: Callable[[], bool], by: int = signal.SIGINT) -> Result:
+    """How a command ends that is sent a signal once something has come about."""
+    process = Forked(*words)
+    until(when)
+    os.kill(process.pid, by)
+    return process.end()
+
+
+def until(over: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until something has come about."""
+    deadline = time.monotonic() + seconds
+    while not over():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def _run(words: list[str], told: tuple[int, int], largest_file: int | None) -> None:
