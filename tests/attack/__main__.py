@@ -1,9 +1,7 @@
-"""The whole attack: kills, full disks, several processes, damages, mutants and bad commands, for some minutes.
+"""`make attack MINUTES=20`: kills, full disks, several processes, damages, mutants and bad commands.
 
-    make attack MINUTES=20
-
-Writes one record of what was tried and what held, from which `make pages` makes the README's table. It fails where
-anything was lost, doubled or different, or where a command ended otherwise than in words of ours.
+Writes one record of what was tried and what held, for the README's table. It fails where anything was lost, doubled or
+different, or where a command ended otherwise than in words of ours.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -17,6 +18,9 @@ from attack import mutants
 from attack.mutants import Mutate
 from contracts.house import Result, called
 from made import images, png, table, tar
+from rcad.errors import InputError
+from rcad.study.compare import Comparison
+from rcad.study.tune import Tuning
 from rcad.train.stop import Stop
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -211,21 +215,23 @@ def _estimator() -> dict[str, Kind]:
     return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",), (), 10)}
 
 
-PROGRAMS = ("estimator", "comparison", "search")
+def _predict() -> None:
+    from rcad.integrations.sklearn import RCADClassifier
+
+    RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+
+
+PROGRAMS: dict[str, Callable[[], object]] = {
+    "estimator": _predict,
+    "comparison": lambda: str(Comparison.read("comparison/compare.json")),
+    "search": lambda: str(Tuning.read("search/rcad.json")),
+}
+"""What programs do with files of ours."""
 
 
 def program(name: str) -> Result:
-    """What a program does with a file of ours."""
-    from rcad.errors import InputError
-    from rcad.integrations.sklearn import RCADClassifier
-    from rcad.study.compare import Comparison
-    from rcad.study.tune import Tuning
-
     try:
-        if name == "estimator":
-            RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
-        else:
-            str(Comparison.read("comparison/compare.json") if name == "comparison" else Tuning.read("search/rcad.json"))
+        PROGRAMS[name]()
     except InputError as error:
         return Result(2, "", f"rcad: {error}\n")
     return Result(0, "", "")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import rcad
 from cli.conftest import Cli, Refused
 from made import files, images, png, saved, table
 from rcad.cli import doctor
-from rcad.data import decoding, official
+from rcad.data import official
 from rcad.data.registry import OFFICIAL, READERS
 from rcad.runs.store import Store
 from rcad.study.card import card
@@ -48,9 +46,7 @@ def test_import_of_images_says_what_was_found(cli: Cli) -> None:
 
 def printed_command(out: str) -> list[str]:
     """The words of the command at the end, as a shell would read them, without its name."""
-    start = "train on it: "
-    (line,) = [line for line in out.splitlines() if line.startswith(start)]
-    name, *words = shlex.split(line.removeprefix(start))
+    name, *words = shlex.split(out.rpartition("\ntrain on it: ")[2])
     assert name == "rcad"
     return words
 
@@ -109,20 +105,6 @@ def test_own_sets_are_listed(done: Cli) -> None:
     done("data", "list", "--data-dir", "nowhere")
 
 
-def test_verify(cli: Cli) -> None:
-    images()
-    cli("data", "import", "images/")
-    assert "1 item checked, 0 broken" in cli("data", "verify").out
-    array = next(Path("cache").rglob("train_x.npy"))
-    content = bytearray(array.read_bytes())
-    content[-1] ^= 1
-    array.write_bytes(bytes(content))
-    broken = cli("data", "verify", "--json")
-    assert broken.code == 2
-    assert "train_x.npy" in broken.err
-    assert "train_x.npy" in broken.json()[0]["problem"]
-
-
 def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
@@ -134,19 +116,6 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     result = cli("data", "fetch", "svhn", "--extra", "--data-dir", "d")
     assert calls == [*OFFICIAL["svhn"].files, *OFFICIAL["svhn"].optional]
     assert "d/svhn/extra_32x32.mat  checksum ok" in result.out
-
-
-def test_a_worker_that_died_is_one_line(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = subprocess.Popen
-
-    def dying(_: object, **options: Any) -> subprocess.Popen[bytes]:
-        return start([sys.executable, "-c", "raise SystemExit(3)"], **options)
-
-    monkeypatch.setattr(subprocess, "Popen", dying)
-    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 1)
-    images("images")
-    says = "expected the images of images to be decoded, but the decoding process ended with"
-    refused("train", "--data", "images", "--method", "erm", says=says)
 
 
 def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,13 +151,9 @@ def test_predict(cli: Cli, run: str) -> None:
     result = cli("predict", run, "--data", "new", "--out", "p.csv")
     assert (result.code, result.err) == (0, "")
     first, last = result.out.splitlines()
-    assert first.startswith("4 predictions: ")
-    assert last == "p.csv"
-    lines = Path("p.csv").read_text().splitlines()
-    assert [line.partition(",")[0] for line in lines] == [
-        "file",
-        *(f"new/class{c}/{i}.png"[4:] for c in "01" for i in "01"),
-    ]
+    assert (first[:15], last) == ("4 predictions: ", "p.csv")
+    names = [line.partition(",")[0] for line in Path("p.csv").read_text().splitlines()]
+    assert names == ["file", *(f"class{c}/{i}.png" for c in "01" for i in "01")]
     assert cli("predict", f"runs/{run}", "--data", "new", "--quiet").out == "predictions.csv\n"
     assert Path("predictions.csv").read_bytes() == Path("p.csv").read_bytes()
     newest = cli("predict", "last", "--data", "new").out.splitlines()  # which one that is, it says
@@ -182,5 +178,4 @@ def test_export(cli: Cli, run: str) -> None:
     assert result.out.startswith(f"the file's outputs are those of run {run_id('erm')}, up to ")
     assert result.out.endswith(" in probability\nm.pt2\n")
     found = cli("export", run, "--out", "m.pt2", "--json").json()
-    assert found["shape"] == [1, 8, 8]
-    assert found["largest_difference"] < 1e-5
+    assert (found["shape"], found["largest_difference"] < 1e-5) == ([1, 8, 8], True)

@@ -119,16 +119,12 @@ def test_nothing_in_the_folder_is_lost(done: Cli, refused: Refused) -> None:
 
 
 TUNE = ("tune", "--data", "my.csv", "--target", "colour", "--method", "rcad", "--epochs", 2)
-
-
-def record(name: str = "rcad") -> dict[str, Any]:
-    found: dict[str, Any] = saved(f"rcad-tune/{name}.json")
-    return found
+TUNED = "rcad-tune/rcad.json"
 
 
 def test_a_search_from_end_to_end(done: Cli) -> None:
     result = done(*TUNE, "--budget", 4, "--seeds", 2)
-    found = record()
+    found = saved(TUNED)
     assert [one["number"] for one in found["trials"]] == [1, 2, 3, 4]
     assert all(len(one["runs"]) == 2 for one in found["trials"])
     scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
@@ -181,17 +177,17 @@ def test_ctrl_c_keeps_the_trials_that_are_done(cli: Cli) -> None:
     found = interrupted(*words, when=lambda: len(list(Path("rcad-tune/runs").glob("*/record.json"))) >= 3)
     assert found.code == 130, found.err
     assert "of 200 trials; run the same command to continue" in found.err
-    trials = len(record()["trials"])
+    trials = len(saved(TUNED)["trials"])
     assert 1 <= trials < 200
     assert "not finished" in Path("rcad-tune/rcad.html").read_text()
     assert cli(*words, "--budget", trials + 1).err.count("done already") == trials
-    assert len(record()["trials"]) == trials + 1
+    assert len(saved(TUNED)["trials"]) == trials + 1
 
 
 def test_the_choice_does_not_depend_on_the_test_split(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     """With test numbers that favour the last trial the best stays what it was."""
     done(*TUNE, "--budget", 4, "--quiet")
-    before = record()
+    before = saved(TUNED)
     measure, count = execution.measure, iter(range(1, 100))
 
     def lying(model: Any, problem: Any, x: Any, y: Any, **options: Any) -> dict[str, float]:
@@ -221,7 +217,7 @@ def test_every_trial_diverged(cli: Cli) -> None:
     result = cli(*TUNE, "--budget", 2, "--set", "optim.lr=1e30", "--quiet")
     assert result.code == 1
     assert "Every trial diverged" in result.out
-    assert record()["best"] is None
+    assert saved(TUNED)["best"] is None
 
 
 def test_another_search_is_not_overwritten(done: Cli, refused: Refused) -> None:

@@ -1,11 +1,11 @@
-"""`rcad train`: what it prints, keeps and returns."""
+"""`rcad train`: what it prints, keeps and returns; and --track, the same for every command that trains."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,9 @@ from made import files, table
 from rcad.runs import locks
 from rcad.runs.plain import config_id, from_toml
 from rcad.runs.store import Store
+from rcad.train.trackers import TRACKERS, Subject, Tracked
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 CSV = ("train", "--data", "my.csv", "--target", "colour")
@@ -226,14 +229,74 @@ def test_several_runs_under_torchrun_are_refused(refused: Refused, monkeypatch: 
     refused("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3", says=says)
 
 
-GRIDS = ("train --method erm --seeds 2", "compare --methods erm,rcad", "tune --method rcad")
+ENDS: list[tuple[str, str, dict[str, float], set[str]]] = []
+STEPS: list[tuple[str, int]] = []
 
 
-@pytest.mark.parametrize("command", [*GRIDS, "paper run T4 --scale smoke"])
-def test_every_command_that_trains_asks_ray_where_told_to(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    data = [] if command.startswith("paper") else ["--data", "digits[:100]", "--epochs", "1"]
-    result = cli(*command.split(), *data, "--executor", "ray")
-    assert (result.code, "expected ray to be installed" in result.err) == (2, True)
+class Told:
+    def __init__(self, subject: Subject) -> None:
+        self._kind = subject.kind
+
+    @staticmethod
+    def address() -> str:
+        return ""
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        STEPS.append((self._kind, step))
+
+    def finish(self, status: str, numbers: dict[str, float], every: Sequence[Path]) -> None:
+        ENDS.append((self._kind, status, numbers, {file.name for file in every if file.is_file()}))
+
+
+@pytest.fixture(autouse=True)
+def _told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("wandb", "tensorboard"):
+        monkeypatch.setitem(TRACKERS, name, Told)
+        monkeypatch.setattr("rcad.train.trackers.need", lambda *names: type("wandb", (), {"init": None}))
+    monkeypatch.setattr(Tracked, "failed", set())
+    ENDS.clear()
+    STEPS.clear()
+
+
+def ends(kind: str) -> list[tuple[str, dict[str, float], set[str]]]:
+    return [one[1:] for one in ENDS if one[0] == kind]
+
+
+def test_train_is_tracked(done: Cli) -> None:
+    words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2", "--seeds", "2", "-q")
+    done(*words, "--track", "wandb")
+    assert [status for status, *_ in ends("run")] == ["done", "done"]
+    assert STEPS == [("run", 1), ("run", 2)] * 2
+    done(*words, "--tensorboard")  # the earlier way to say --track tensorboard
+    assert len(ENDS) == 4
+
+
+def test_tune_is_tracked(done: Cli) -> None:
+    files(my_dot_csv=table())
+    words = "tune --data my.csv --target colour --method rcad --budget 2 --epochs 1 -q --track wandb"
+    for _ in range(2):  # nothing is told twice
+        done(*words.split())
+        ((status, numbers, sent),) = ends("tune")
+        assert (status, numbers["trials"], "nll" in numbers) == ("done", 2, True)
+        assert {"rcad.json", "rcad.html"} <= sent
+        assert STEPS[-2:] == [("tune", 1), ("tune", 2)]
+        assert len(ends("run")) == 2
+        assert not [name for _, found, _ in ends("run") for name in found if name.startswith("test_n")]
+
+
+def test_compare_is_tracked(done: Cli) -> None:
+    files(my_dot_csv=table())
+    words = "compare --data my.csv --target colour --seeds 2 --budget 1 --epochs 1 --methods rcad -q --track wandb"
+    done(*words.split())
+    ((_, numbers, sent),) = ends("compare")
+    assert {"question/mean", "erm/nll", "rcad/accuracy"} <= set(numbers)
+    assert {"compare.json", "compare.md", "index.html"} < sent
+    assert [name for name in sent if name.endswith(".png")]
+
+
+@pytest.mark.parametrize("target", ["T8", "T4 --only n=500 --seeds 1"])
+def test_paper_is_tracked(done: Cli, target: str) -> None:
+    done(*f"paper run {target} --scale smoke --track wandb --out out".split())
+    ((_, _, sent),) = ends("paper")
+    assert {name.rpartition(".")[2] for name in sent} >= {"json", "md"}
+    assert bool(ends("run")) == target.startswith("T4")

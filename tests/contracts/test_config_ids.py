@@ -30,7 +30,7 @@ def present(words: str) -> str:
 def protocols() -> dict[str, dict[str, Any]]:
     """Every field of the first recipe's config, and what the others have otherwise: an id leaves defaults out."""
     every = {
-        name: _flat(rcad(f"train --data digits --method rcad --recipe {name} --dry-run --json").json()[0]["config"])
+        name: flat(rcad(f"train --data digits --method rcad --recipe {name} --dry-run --json").json()[0]["config"])
         for name in RECIPES
     }
     first = every[RECIPES[0]]
@@ -66,7 +66,7 @@ def test_there_are_enough_of_them() -> None:
         assert re.search(rf"\b{method}\b", words), method
 
 
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
+def flat(config: dict[str, Any]) -> dict[str, Any]:
     """By dotted key."""
     sections = {key: value for key, value in config.items() if isinstance(value, dict)}
     fields = {f"{title}.{key}": value for title, section in sections.items() for key, value in section.items()}

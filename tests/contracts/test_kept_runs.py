@@ -9,6 +9,7 @@ from typing import Any
 
 from contracts import tables
 from contracts.house import kept_runs, rcad
+from contracts.test_config_ids import flat
 
 RUNS = kept_runs()
 SHOWN = ("test_accuracy", "test_nll", "last_accuracy", "last_nll")
@@ -66,12 +67,8 @@ def test_the_config_asks_for_the_run() -> None:
     """Its fields, given to `rcad train` one by one, name the same run: it would not be trained again."""
     for run in RUNS:
         config = run.content["config"]
-        options = [
-            f"--set {title}.{key}={_word(value)}"
-            for title, section in config.items()
-            if isinstance(section, dict)
-            for key, value in section.items()
-        ]
+        fields = {key: value for key, value in flat(config).items() if "." in key}
+        options = [f"--set {key}={_word(value)}" for key, value in fields.items()]
         method = [{**row, **MEANT.get(row["name"], {}), **row} for row in config["method"]]
         words = f"train --data {config['data']['name']} --method '{_method(method)}' --recipe small"
         found = rcad(f"{words} {' '.join(options)} --seed {config['seed']} --dry-run --json")

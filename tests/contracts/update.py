@@ -1,4 +1,4 @@
-"""Write the tables anew from the present code: `python tests/contracts/update.py [NAME ...]`.
+"""Write the tables anew from the present code: `python tests/contracts/update.py [NAME ...]`, "names" for commands too.
 
 For a change of a contract that is meant; what git shows of it is what there is to review.
 """
@@ -13,5 +13,5 @@ import pytest
 
 if __name__ == "__main__":
     os.environ["RCAD_UPDATE_CONTRACTS"] = "1"
-    names = sys.argv[1:] or ("names", "commands", "config_ids", "invocations", "kept_runs", "studies")
+    names = sys.argv[1:] or ("names", "config_ids", "invocations", "kept_runs", "studies")
     sys.exit(pytest.main(["-q", *(str(Path(__file__).with_name(f"test_{name}.py")) for name in names)]))
