@@ -1,7 +1,4 @@
-"""Mutants of every kind of file, given to the commands that read them, and commands with words that none expects.
-
-Each ends well or in one line of ours.
-"""
+"""Mutants of files, given to the commands that read them, and bad commands: each ends well or in one line of ours."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ wandb, wandb, wandb, compare --data my.csv --target colour --track wandb
 mlflow, mlflow-skinny, mlflow, paper run T8 --scale smoke --track mlflow
 ray, ray, ray, train --data digits[:100] --method erm --seeds 2 --executor ray
 ray, ray, ray, compare --data digits[:100] --epochs 1 --methods erm,rcad --executor ray
-ray, ray, ray, tune --data digits[:100] --epochs 1 --method rcad --executor ray
+ray, ray, ray, tune --data digits[:100] --epochs 1 --budget 1 --method rcad --executor ray
 ray, ray, ray, paper run T4 --scale smoke --executor ray
 jinja2, jinja2, report, demo --fast
 matplotlib.figure, matplotlib, report, demo --fast
