@@ -37,7 +37,7 @@ TESTS = {
     "sklearn": ["tests/integrations/test_sklearn*.py"],
     "skorch": ["tests/integrations/test_skorch*.py", ADAPTERS],
     "timm": ["tests/integrations/test_timm*.py", ADAPTERS],
-    "tune": ["tests/study/test_space.py", "tests/cli/test_tune.py"],
+    "tune": ["tests/study/test_space.py", "tests/cli/test_study.py"],
 }
 """The test files of each extra."""
 

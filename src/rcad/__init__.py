@@ -8,38 +8,22 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` takes longer than all the rest of this file, and a signal meanwhile would be unheard
 if TYPE_CHECKING:
-    from rcad.errors import InputError as InputError
-    from rcad.errors import MissingExtraError as MissingExtraError
+    # isort: off
+    from rcad.errors import InputError as InputError, MissingExtraError as MissingExtraError
     from rcad.loss import methods as methods
-    from rcad.loss.augmentations import Cutmix as Cutmix
-    from rcad.loss.augmentations import Cutout as Cutout
-    from rcad.loss.augmentations import Flip as Flip
-    from rcad.loss.augmentations import Mixup as Mixup
-    from rcad.loss.augmentations import PadCrop as PadCrop
-    from rcad.loss.augmentations import augment as augment
-    from rcad.loss.criterion import RCAD as RCAD
-    from rcad.loss.criterion import Criterion as Criterion
-    from rcad.loss.criterion import rcad_loss as rcad_loss
+    from rcad.loss.augmentations import Cutmix as Cutmix, Cutout as Cutout, Flip as Flip, Mixup as Mixup
+    from rcad.loss.augmentations import PadCrop as PadCrop, augment as augment
+    from rcad.loss.criterion import RCAD as RCAD, Criterion as Criterion, rcad_loss as rcad_loss
     from rcad.loss.growth import FeatureAscent as FeatureAscent
-    from rcad.loss.likelihoods import Bernoulli as Bernoulli
-    from rcad.loss.likelihoods import Categorical as Categorical
-    from rcad.loss.likelihoods import Gaussian as Gaussian
+    from rcad.loss.likelihoods import Bernoulli as Bernoulli, Categorical as Categorical, Gaussian as Gaussian
     from rcad.loss.likelihoods import Likelihood as Likelihood
-    from rcad.loss.methods import METHODS as METHODS
-    from rcad.loss.methods import Method as Method
-    from rcad.loss.methods import compose as compose
-    from rcad.loss.methods import method as method
+    from rcad.loss.methods import METHODS as METHODS, Method as Method, compose as compose, method as method
     from rcad.loss.model_calls import frozen_batch_stats as frozen_batch_stats
     from rcad.loss.objective import Objective as Objective
-    from rcad.loss.perturbations import GradientStep as GradientStep
-    from rcad.loss.perturbations import Perturbation as Perturbation
-    from rcad.loss.perturbations import ProjectedAscent as ProjectedAscent
-    from rcad.loss.perturbations import RandomStep as RandomStep
+    from rcad.loss.perturbations import GradientStep as GradientStep, Perturbation as Perturbation
+    from rcad.loss.perturbations import ProjectedAscent as ProjectedAscent, RandomStep as RandomStep
     from rcad.loss.suggest_alpha import suggest_alpha as suggest_alpha
-    from rcad.loss.terms import Losses as Losses
-    from rcad.loss.terms import Term as Term
-    from rcad.loss.terms import negative_entropy as negative_entropy
-    from rcad.loss.terms import nll as nll
+    from rcad.loss.terms import Losses as Losses, Term as Term, negative_entropy as negative_entropy, nll as nll
     from rcad.loss.terms import uniform_cross_entropy as uniform_cross_entropy
     from rcad.predict.predictor import load as load
     from rcad.study.compare import compare as compare

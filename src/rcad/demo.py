@@ -1,7 +1,7 @@
 """`rcad demo`: four experiments without a download, judged as `rcad compare` judges, and their page.
 
-The linear theory and the moons are the paper's (F5 and T8, whose draws and numbers they use again, so they repeat a
-known result and are no new evidence); the digits and the diabetes data are `rcad compare` as anybody would call it.
+The linear theory and the moons repeat the paper's F5 and T8 with the same draws and numbers, and are no new evidence;
+the digits and the diabetes data are `rcad compare` as anybody would call it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ def linear(settings: Settings, progress: Progress) -> Record:
     names = (f"rcad(alpha={LARGE:g})", f"rcad(alpha={SMALL:g})")
     ends = {"erm": study.erm[-1], names[0]: study.path(LARGE)[-1], names[1]: study.path(SMALL)[-1]}
     results = {name: {"accuracy": (100 * study.accuracy(w)).tolist()} for name, w in ends.items()}
-    return _judged(results, ["accuracy"], dict.fromkeys(results, time.process_time() - begun))
+    return _judged(results, dict.fromkeys(results, time.process_time() - begun))
 
 
 def moons(settings: Settings, progress: Progress) -> Record:
@@ -128,60 +128,46 @@ def moons(settings: Settings, progress: Progress) -> Record:
             planes[name] = [round(100 * value) for value in plane.tolist()]
     points = {"x": folds[0].x[: boundaries.SHOWN, :2].double().tolist(), "y": folds[0].y[: boundaries.SHOWN].tolist()}
     costs = {name: passes(method, settings.moons_epochs) for name, method in methods.items()}
-    return {**_judged(results, ["accuracy", "nll"], seconds, costs), "planes": planes, "points": points}
+    return {**_judged(results, seconds, costs), "planes": planes, "points": points}
 
 
 def digits(settings: Settings, progress: Progress) -> Record:
     """100 images: a small CNN, label smoothing and both controls."""
-    network = {"model": "small_cnn", "settings": (f"model.width={settings.digits_width}", "model.norm=none")}
-    return _compared("digits[:100]", progress, seeds=settings.digits_seeds, epochs=settings.digits_epochs, **network)
+    network = (f"model.width={settings.digits_width}", "model.norm=none")
+    how = {"seeds": settings.digits_seeds, "epochs": settings.digits_epochs, "model": "small_cnn", "settings": network}
+    return dict(compare("digits[:100]", device="cpu", progress=progress, **how).record)  # type: ignore[arg-type]
 
 
 def diabetes(settings: Settings, progress: Progress) -> Record:
     """A table with a regression target: every method tuned alike, with enough rows to choose by."""
-    tuned = {"budget": settings.diabetes_budget, "settings": ("data.validation=0.3",)}
-    return _compared("diabetes", progress, seeds=settings.diabetes_seeds, epochs=settings.diabetes_epochs, **tuned)
-
-
-def _compared(data: str, progress: Progress, **options: Any) -> Record:
-    return dict(compare(data, device="cpu", progress=progress, **options).record)
+    how = {"seeds": settings.diabetes_seeds, "epochs": settings.diabetes_epochs, "budget": settings.diabetes_budget}
+    rows = {"settings": ("data.validation=0.3",)}
+    return dict(compare("diabetes", device="cpu", progress=progress, **how, **rows).record)  # type: ignore[arg-type]
 
 
 def _judged(
     results: Mapping[str, Mapping[str, Sequence[float]]],
-    metrics: Sequence[str],
     seconds: Mapping[str, float],
     costs: Mapping[str, float] | None = None,
 ) -> Record:
     """Numbers by method, metric and draw as `rcad compare` judges them; draws are independent."""
     controls = ("rcad_random", "confidence_penalty")
-    cells = {}
+    metrics, cells = list(results["erm"]), {}
     for name, by_metric in results.items():
-        count = len(by_metric[metrics[0]])
-        tests = [{metric: by_metric[metric][k] for metric in metrics} for k in range(count)]
+        draws = zip(*by_metric.values(), strict=True)
+        tests = [None if np.isnan(draw).any() else dict(zip(metrics, draw, strict=True)) for draw in draws]
         cells[name] = {
             "role": "base" if name == "erm" else "control" if name in controls else "asked",
             "seconds": seconds[name],
             "passes": None if costs is None else costs[name],
-            "runs": count,
-            "seeds": {
-                str(k): {"chosen": {}, "test": test if all(v == v for v in test.values()) else None}
-                for k, test in enumerate(tests)
-            },
+            "runs": len(tests),
+            "seeds": {str(k): {"chosen": {}, "test": test} for k, test in enumerate(tests)},
         }
     return {**judged(cells, metrics, 0.0), "cost": "CPU time"}
 
 
-class Demo(NamedTuple):
-    """What was made: the files and the record."""
-
-    page: Path
-    record_file: Path
-    record: Record
-
-
-def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
-    """Compute, judge, write OUT/demo.json and OUT/index.html; an interruption leaves nothing behind."""
+def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> tuple[Record, Path, Path]:
+    """The record, written to OUT/demo.json, and OUT/index.html; an interruption leaves nothing behind."""
     check_packages(("scipy.stats", "scipy", "data"), ("sklearn.datasets", "scikit-learn", "sklearn"))
     from rcad.paper import record as records
 
@@ -211,7 +197,7 @@ def run_demo(out: Path, progress: Progress, *, fast: bool = False) -> Demo:
         text = html.page(document(record))
         write_text(file, dumps(record, indent=None).replace('}, "', '},\n"') + "\n")
         write_text(page, text)
-    return Demo(page, file, record)
+    return record, file, page
 
 
 @contextlib.contextmanager
@@ -277,23 +263,20 @@ def _spread(act: Record, method: str, metric: str) -> str:
 
 def document(record: Record) -> Document:
     """The page: the answers, then an act after the other, then what to do next."""
-    trial = "" if record["scale"] == "full" else f" {TRIAL}"
+    is_trial, results = record["scale"] != "full", record["results"]
     lead = (
         "RCAD rewards a model for being unsure one large step up its own loss. Four experiments on this machine: where "
-        f"it should help, whether its direction is what helps, and where it does not.{trial}"
+        "it should help, whether its direction is what helps, and where it does not."
     )
-    results = record["results"]
-    short = (
-        TRIAL if trial else "\n".join(f"{ACTS[name].capitalize()}: {answers(act)[0]}" for name, act in results.items())
-    )
+    short = "\n".join(f"{ACTS[name].capitalize()}: {answers(act)[0]}" for name, act in results.items())
     extra: dict[str, list[Part]] = {"linear": [_histogram(results["linear"])], "moons": [_planes(results["moons"])]}
-    command = "rcad demo" if record["scale"] == "full" else "rcad demo --fast"
+    command = "rcad demo --fast" if is_trial else "rcad demo"
     return Document(
         "Does RCAD help?",
-        lead,
+        f"{lead} {TRIAL}" if is_trial else lead,
         [
-            Section("In short", (), [table(record)], short),
-            *(_act(name, act, extra.get(name, []), judged=not trial) for name, act in results.items()),
+            Section("In short", (), [table(record)], TRIAL if is_trial else short),
+            *(_act(name, act, extra.get(name, []), judged=not is_trial) for name, act in results.items()),
             Section("How it was judged", [f"{QUESTION_RULE}. The rule is part of the program; no result changes it."]),
             Section("What to do next", (), NEXT),
         ],

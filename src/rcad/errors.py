@@ -37,7 +37,7 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def one_line(text: str, most: int = LONGEST) -> str:
-    """A message as people can read it: in one line, without control characters, and not longer than `most`.
+    """A message in one line of at most `most` characters, without control characters.
 
     Long names lose their middle first. A command at the end stays whole, to be pasted, or goes as a whole.
     """
@@ -70,14 +70,14 @@ def without_advice(problem: str) -> str:
 
 def command(*words: str) -> str:
     """A command line to paste into a shell, whatever its words contain."""
-    return " ".join(map(_quoted, words))
 
+    def quoted(word: str) -> str:
+        if not _CONTROL.search(word):
+            return shlex.quote(word)
+        plain = word.replace("\\", "\\\\").replace("'", "\\'")
+        return "$'" + _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", plain) + "'"
 
-def _quoted(word: str) -> str:
-    if not _CONTROL.search(word):
-        return shlex.quote(word)
-    plain = word.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", plain) + "'"
+    return " ".join(map(quoted, words))
 
 
 class InputError(ValueError):
@@ -109,12 +109,7 @@ def need(module: str, package: str, extra: str = "data") -> Any:
 
 @contextlib.contextmanager
 def fitting(source: str, remedy: str) -> Iterator[None]:
-    """Turns any error from reading the contents of a file into an InputError that names the file.
-
-    Args:
-        source: the file, in words.
-        remedy: what the user can do about it.
-    """
+    """Turns any error from reading the contents of a file into an InputError: `source` in words, and the `remedy`."""
     try:
         yield
     except (InputError, ImportError, OSError):
@@ -198,9 +193,8 @@ def expanded(path: Path | str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise InputError(
-            f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
-        ) from None
+        told = f"expected the home folder of a user in {str(path)!r}, but there is none; write it out"
+        raise InputError(told) from None
 
 
 def cores() -> int:
@@ -219,15 +213,15 @@ IN_TRAINING = 16
 
 def check_parameters(name: str, count: int) -> None:
     """Raises if a network of `count` parameters cannot be trained in this machine's memory."""
+
+    def written(number: int) -> str:
+        return f"{number:.3g}" if is_finite(number) else f"10^{math.floor(math.log10(number))}"
+
     if IN_TRAINING * count > memory():
         raise InputError(
-            f"expected {name} to fit into {memory() / 1e9:.3g} GB of memory, but its {_power(count)} parameters take "
-            f"{_power(IN_TRAINING * count // 10**9)} GB in training; make it smaller"
+            f"expected {name} to fit into {memory() / 1e9:.3g} GB of memory, but its {written(count)} parameters take "
+            f"{written(IN_TRAINING * count // 10**9)} GB in training; make it smaller"
         )
-
-
-def _power(number: int) -> str:
-    return f"{number:.3g}" if is_finite(number) else f"10^{math.floor(math.log10(number))}"
 
 
 def shown(value: Any) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -13,9 +15,12 @@ from unittest import mock
 import numpy as np
 
 from attack import mutants
-from attack.damage import Said, rcad
 from attack.mutants import Mutate
+from contracts.house import Result, called
 from made import images, png, table, tar
+from rcad.errors import InputError
+from rcad.study.compare import Comparison
+from rcad.study.tune import Tuning
 from rcad.train.stop import Stop
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -26,14 +31,9 @@ IMPORT = "data import images"
 
 
 class Kind(NamedTuple):
-    """A kind of file.
+    """A kind of file, how its mutants are made, and the commands of which a mutant meets one.
 
-    Args:
-        file: its path in the workshop.
-        mutate: how its mutants are made.
-        commands: those that read it; a mutant meets one of them.
-        resets: what a command may change, and is put back after each mutant.
-        weight: how often it has its turn, relative to the others.
+    `resets` are put back after each mutant; `weight` says how often it has its turn, relative to the others.
     """
 
     file: str
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 def _made(words: str) -> None:
-    done = rcad(*words.split())
+    done = called(*words.split())
     assert done.code == 0, (words, done)
 
 
@@ -57,13 +57,15 @@ def workshop() -> dict[str, Kind]:
     finished = next(path.parent.name for path in Path("runs").glob("*/record.json"))
     _made(f"evaluate {finished} --suite calibration --out evaluation")
     _made("runs pack runs --out study.jsonl.gz")
-    begun = _begun()
+    begun, go_on = f"begun/{_begun()}", ((BEGUN,), ("begun",))
     images()
     _made(IMPORT)
     cached = next(Path("cache/images").glob("folders-*"))
     return {
         **_runs(f"runs/{finished}", finished),
-        **_unfinished(f"begun/{begun}"),
+        "checkpoint": Kind(f"{begun}/checkpoint/last.safetensors", mutants.as_tensors, *go_on, 5),
+        "log of a run under way": Kind(f"{begun}/log.jsonl", mutants.as_lines, *go_on, 4),
+        "record of a run under way": Kind(f"{begun}/record.json", mutants.as_json, *go_on, 4),
         **_own_data(),
         "cache manifest": Kind(f"{cached}/manifest.json", mutants.as_manifest, (IMPORT, "data verify"), ("cache",)),
         "cached images": Kind(f"{cached}/train_x.npy", mutants.as_array, (IMPORT, "data verify"), ("cache",)),
@@ -74,18 +76,12 @@ def workshop() -> dict[str, Kind]:
     }
 
 
-class _Soon(Stop):
-    """Asks after a few steps."""
-
-    def is_set(self) -> bool:
-        self._looks = getattr(self, "_looks", 0) + 1
-        return self._looks > 11
-
-
 def _begun() -> str:
-    """A run that was stopped, with a checkpoint."""
-    with mock.patch("rcad.train.scheduler.stopping", return_value=contextlib.nullcontext(_Soon())):
-        rcad(*BEGUN.split())
+    """A run that was stopped after a few steps, with a checkpoint."""
+    looks = itertools.count()
+    soon = mock.patch.object(Stop, "is_set", side_effect=lambda: next(looks) > 10)
+    with soon, mock.patch("rcad.train.scheduler.stopping", return_value=contextlib.nullcontext(Stop())):
+        called(*BEGUN.split())
     return next(path.parent.parent.name for path in Path("begun").glob("*/checkpoint/last.safetensors"))
 
 
@@ -111,15 +107,6 @@ def _runs(folder: str, run: str) -> dict[str, Kind]:
         "evaluation report": Kind(report, mutants.as_json, evaluated[:1], ("evaluation",), 1),
         "pack": Kind("study.jsonl.gz", mutants.as_pack, packed, ("unpacked",), 10),
         "config": Kind(f"{folder}/config.toml", mutants.as_toml, asked, ("runs", "from"), 15),
-    }
-
-
-def _unfinished(folder: str) -> dict[str, Kind]:
-    go_on = (BEGUN,)
-    return {
-        "checkpoint": Kind(f"{folder}/checkpoint/last.safetensors", mutants.as_tensors, go_on, ("begun",), 5),
-        "log of a run under way": Kind(f"{folder}/log.jsonl", mutants.as_lines, go_on, ("begun",), 4),
-        "record of a run under way": Kind(f"{folder}/record.json", mutants.as_json, go_on, ("begun",), 4),
     }
 
 
@@ -228,21 +215,23 @@ def _estimator() -> dict[str, Kind]:
     return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",), (), 10)}
 
 
-PROGRAMS = ("estimator", "comparison", "search")
-
-
-def program(name: str) -> Said:
-    """What a program does with a file of ours."""
-    from rcad.errors import InputError
+def _predict() -> None:
     from rcad.integrations.sklearn import RCADClassifier
-    from rcad.study.compare import Comparison
-    from rcad.study.tune import Tuning
 
+    RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
+
+
+PROGRAMS: dict[str, Callable[[], object]] = {
+    "estimator": _predict,
+    "comparison": lambda: str(Comparison.read("comparison/compare.json")),
+    "search": lambda: str(Tuning.read("search/rcad.json")),
+}
+"""What programs do with files of ours."""
+
+
+def program(name: str) -> Result:
     try:
-        if name == "estimator":
-            RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
-        else:
-            str(Comparison.read("comparison/compare.json") if name == "comparison" else Tuning.read("search/rcad.json"))
+        PROGRAMS[name]()
     except InputError as error:
-        return Said(2, "", f"rcad: {error}\n")
-    return Said(0, "", "")
+        return Result(2, "", f"rcad: {error}\n")
+    return Result(0, "", "")

@@ -6,15 +6,10 @@ weights, and no run or epoch twice.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import fcntl
 import json
-import multiprocessing
 import os
-import resource
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,8 +18,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from safetensors.numpy import load_file
+
 from attack.files import RESULTS
-from made import table
+from forked import Forked
+from made import saved, table
 from rcad.cli.main import run
 from rcad.runs.files import loads, read_log
 from rcad.train.place import Place
@@ -40,81 +38,24 @@ MOST_KILLS = 12
 
 
 class Round(NamedTuple):
-    """A command that is disturbed.
+    """A command that is disturbed, the folder that it fills, and those that are there before it starts."""
 
-    Args:
-        line: the command.
-        out: the folder that it fills.
-        given: folders that are there before it starts.
-    """
-
-    line: str
+    words: list[str]
     out: str
     given: tuple[str, ...] = ()
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(self.line.split())
-
 
 ROUNDS = {
-    "train": Round(f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8", "runs"),
-    "tune": Round(f"tune {OWN} --method rcad --budget 3 --epochs 4 --out tuned", "tuned"),
-    "compare": Round(f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out compared", "compared"),
-    "evaluate": Round("evaluate all --suite calibration,ood --runs done --out seen", "done", ("done",)),
-    "paper": Round("paper run F7 --scale smoke --out results", "results"),
-    "report": Round("paper report --results records --out report", "report", ("records",)),
+    name: Round(line.split(), out, tuple(given))
+    for name, out, line, *given in (
+        ("train", "runs", f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8"),
+        ("tune", "out", f"tune {OWN} --method rcad --budget 3 --epochs 4 --out out"),
+        ("compare", "out", f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out out"),
+        ("evaluate", "done", "evaluate all --suite calibration,ood --runs done --out seen", "done"),
+        ("paper", "out", "paper run F7 --scale smoke --out out"),
+        ("report", "out", "paper report --results records --out out", "records"),
+    )
 }
-
-
-class Child:
-    """The command in a copy of this process, which has loaded everything already."""
-
-    def __init__(self, words: tuple[str, ...], largest_file: int | None = None) -> None:
-        self._said = b""
-        # No file, for the disk may be full; and large, for nobody reads before the end.
-        self._pipe, told = os.pipe()
-        if hasattr(fcntl, "F_SETPIPE_SZ"):
-            fcntl.fcntl(told, fcntl.F_SETPIPE_SZ, 1 << 20)
-        os.set_blocking(self._pipe, False)
-        self._process = multiprocessing.get_context("fork").Process(target=_run, args=(words, told, largest_file))
-        self._process.start()
-        os.close(told)
-
-    def __del__(self) -> None:
-        os.close(self._pipe)
-
-    def wait(self, seconds: float | None = None) -> int | None:
-        """The exit code, negative for a signal; None where it has not ended in time."""
-        self._process.join(seconds)
-        return self._process.exitcode
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-    @property
-    def said(self) -> str:
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(self._pipe, 1 << 16):
-                self._said += part
-        return self._said.decode(errors="replace")
-
-
-def _run(words: tuple[str, ...], told: int, largest_file: int | None) -> None:
-    code = 70
-    try:
-        os.setpgid(0, 0)
-        for stream in (1, 2):
-            os.dup2(told, stream)
-        sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-        if largest_file is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-        code = run(words)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    finally:
-        os._exit(code)
 
 
 def plain(value: Any) -> Any:
@@ -136,36 +77,25 @@ def made(folder: Path) -> dict[str, Any]:
         elif path.name == "log.jsonl":
             found[name] = plain(read_log(path))
         elif path.name == "model.safetensors":
-            found[name] = _weights(path)
+            found[name] = {key: values.tobytes() for key, values in load_file(path).items()}
         else:
             found[name] = path.read_bytes() if path.suffix == ".toml" else "there"
     return found
 
 
-def _weights(path: Path) -> dict[str, bytes]:
-    from safetensors.numpy import load_file
-
-    return {name: values.tobytes() for name, values in load_file(path).items()}
-
-
 def finished(folder: Path) -> dict[str, Any]:
     """The final records below a folder, whole."""
-    found = {}
-    for path in folder.rglob("record.json"):
-        record = json.loads(path.read_text())
-        if record["status"] == "done":
-            found[str(path)] = record
-    return found
+    records = {str(path): saved(path) for path in folder.rglob("record.json")}
+    return {path: record for path, record in records.items() if record["status"] == "done"}
 
 
 class Attack:
-    """Rounds of disturbed commands, what was tried and what went wrong."""
+    """Rounds of disturbed commands, and what was tried; what goes wrong is printed."""
 
     def __init__(self, seed: int, only: tuple[str, ...] = tuple(ROUNDS)) -> None:
         self.draw, self.only = Random(seed), only
         self.kills: Counter[str] = Counter()
         self.tried: Counter[str] = Counter()
-        self.faults: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
         self.reference: dict[str, Any] = {}
 
@@ -177,16 +107,16 @@ class Attack:
         for method in ("erm", "rcad"):
             assert run(f"train {OWN} --epochs 1 --runs done --quiet --method {method}".split()) == 0
         for name in self.only:
-            words, out, inputs = ROUNDS[name].words, ROUNDS[name].out, ROUNDS[name].given
+            words, out, inputs = ROUNDS[name]
             with self._folder(name):
                 # In this process: what it imports, its children need not.
                 assert run(words) == 0, name
                 shutil.rmtree(out)
                 for folder in inputs:
                     shutil.copytree(f"../{folder}", folder, dirs_exist_ok=True)
-                started, child = time.monotonic(), Child(words)
+                started, child = time.monotonic(), Forked(*words)
                 code = child.wait()
-                assert code == 0, (name, code, child.said)
+                assert code == 0, (name, code, child.said("err"))
                 self.seconds[name], self.reference[name] = time.monotonic() - started, made(Path(out))
 
     @contextlib.contextmanager
@@ -206,12 +136,11 @@ class Attack:
         """Disturb the command inside; an undisturbed call has the last word."""
         with self._folder(name):
             yield
-            child = Child(ROUNDS[name].words)
-            self._end(name, child, child.wait(300))
+            child = Forked(*ROUNDS[name].words)
+            self._end(name, child, child.wait())
 
     def _fault(self, kind: str, name: str, what: str) -> None:
-        self.faults.append({"fault": kind, "command": name, "what": what[:600]})
-        print(json.dumps(self.faults[-1]), flush=True)
+        print(json.dumps({"fault": kind, "command": name, "what": what[:600]}), flush=True)
 
     def _looked(self, name: str, before: dict[str, Any]) -> dict[str, Any]:
         """After a kill: what was done before is there as it was."""
@@ -221,27 +150,22 @@ class Attack:
             self._fault("damaged", name, str(error))
             return before
         for path, record in before.items():
-            if path not in after:
-                self._fault("lost", name, path)
-            elif after[path] != record:
-                self._fault("different", name, path)
+            if after.get(path) != record:
+                self._fault("different" if path in after else "lost", name, path)
         return after
 
-    def _end(self, name: str, child: Child, code: int | None) -> None:
+    def _end(self, name: str, child: Forked, code: int | None) -> None:
         """What an undisturbed call leaves is what it left the first time."""
         if code != 0:
             broken = "crash" if code is None or code < 0 else "refused"
-            kind = "exception" if code == 1 or "unexpected" in child.said else broken
-            self._fault(kind, name, f"exit code {code}: {child.said[-400:]}")
+            kind = "exception" if code == 1 or "unexpected" in child.said("err") else broken
+            self._fault(kind, name, f"exit code {code}: {child.said('err')[-400:]}")
             return
         found, wanted = made(Path(ROUNDS[name].out)), self.reference[name]
-        for path in wanted.keys() - found.keys():
-            self._fault("lost", name, path)
-        for path in found.keys() - wanted.keys():
-            self._fault("doubled", name, path)
-        for path in wanted.keys() & found.keys():
-            if found[path] != wanted[path]:
-                self._fault("different", name, path)
+        for path in wanted.keys() | found.keys():
+            if found.get(path) != wanted.get(path):
+                kind = "lost" if path not in found else "doubled" if path not in wanted else "different"
+                self._fault(kind, name, path)
         left = [str(path) for path in Path(ROUNDS[name].out).rglob(".*.partial")]
         if left and name in ("train", "evaluate"):
             self._fault("left behind", name, ", ".join(left))
@@ -251,7 +175,7 @@ class Attack:
         before: dict[str, Any] = {}
         with self._round(name):
             for _ in range(MOST_KILLS):
-                child = Child(ROUNDS[name].words)
+                child = Forked(*ROUNDS[name].words)
                 if child.wait(self.draw.uniform(0.0, 0.6 * self.seconds[name])) is not None:
                     break
                 child.kill()
@@ -261,25 +185,28 @@ class Attack:
     def shared(self, name: str = "train") -> None:
         """A round of several processes on one sweep, of which one is killed."""
         with self._round(name):
-            children = [Child(ROUNDS[name].words) for _ in range(3)]
+            children = [Forked(*ROUNDS[name].words) for _ in range(3)]
             time.sleep(self.draw.uniform(0.0, self.seconds[name]))
             children[0].kill()
             self.kills[name] += 1
             for child in children[1:]:
-                code = child.wait(300)
-                if code not in (0, 2) or "unexpected" in child.said:
+                code = child.wait()
+                if code not in (0, 2) or "unexpected" in child.said("err"):
                     kind = "exception" if code == 1 else "crash"
-                    self._fault(kind, name, f"beside others, {code}: {child.said[-300:]}")
+                    self._fault(kind, name, f"beside others, {code}: {child.said('err')[-300:]}")
         self.tried["processes on one sweep"] += 3
 
     def full(self, name: str) -> None:
         """A round on a disk that holds no file larger than so much, then on one with room again."""
         with self._round(name):
-            child = Child(ROUNDS[name].words, self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000)))
-            code = child.wait(300)
-            lines = [line for line in child.said.splitlines() if line.startswith("rcad: expected")]
+            largest = self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000))
+            child = Forked(*ROUNDS[name].words, largest_file=largest)
+            code = child.wait()
+            lines = [line for line in child.said("err").splitlines() if line.startswith("rcad: expected")]
             if code not in (0, 2) or (code == 2 and not lines):
-                self._fault("exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said[-400:]}")
+                self._fault(
+                    "exception" if code == 1 else "crash", name, f"a full disk, {code}: {child.said('err')[-400:]}"
+                )
         self.tried["full disks"] += 1
 
     def rounds(self) -> Iterator[Callable[[], None]]:
@@ -292,32 +219,22 @@ class Attack:
             yield lambda: self.full(self.draw.choice(self.only))
 
 
-def main(arguments: list[str]) -> None:
-    """Attack until `--until`; a line of JSON for each fault, and one at the end."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--until", type=float, required=True, help="seconds since the epoch")
-    parser.add_argument("--kills", type=int, default=10**9, help="stop after so many")
-    parser.add_argument("--only", nargs="*", default=tuple(ROUNDS))
-    parser.add_argument("--folder", type=Path, required=True, help="a new one, to work in")
-    given = parser.parse_args(arguments)
-    given.folder.mkdir(parents=True)
-    os.chdir(given.folder)
+def main(
+    folder: str, *, until: float, seed: int = 0, kills: int = 10**9, only: tuple[str, ...] = tuple(ROUNDS)
+) -> None:
+    """Attack in a new folder until this second since the epoch; a line of JSON for each fault, and one at the end."""
+    Path(folder).mkdir(parents=True)
+    os.chdir(folder)
     os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
     # So often that most kills meet a checkpoint, or the middle of one.
     place_of = Place.of
     Place.of = staticmethod(  # type: ignore[method-assign]
         lambda runs, **options: replace(place_of(runs, **options), checkpoint_seconds=0.01)
     )
-    attack = Attack(given.seed, tuple(given.only))
+    attack = Attack(seed, only)
     attack.prepare()
     for disturb in attack.rounds():
-        if time.time() >= given.until or attack.kills.total() >= given.kills:
+        if time.time() >= until or attack.kills.total() >= kills:
             break
         disturb()
-    tried = {"kills": dict(attack.kills), **attack.tried}
-    print(json.dumps({"tried": tried, "seconds": attack.seconds}), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(json.dumps({"tried": {"kills": attack.kills, **attack.tried}}), flush=True)

@@ -32,15 +32,10 @@ WORDS = (
 
 def value(draw: Random) -> Any:
     """Anything that JSON can hold, and some that no reader expects."""
+    simple = (NUMBERS, NUMBERS, TEXTS, TEXTS, (None, True, False), ([], {}, [[]], {"": {}}, [None], {"kind": 1}))
     kind = draw.randrange(8)
-    if kind < 2:
-        return draw.choice(NUMBERS)
-    if kind < 4:
-        return draw.choice(TEXTS)
-    if kind == 4:
-        return draw.choice((None, True, False))
-    if kind == 5:
-        return draw.choice(([], {}, [[]], {"": {}}, [None], {"kind": 1}))
+    if kind < 6:
+        return draw.choice(simple[kind])
     if kind == 6:
         return [value(draw) for _ in range(draw.randrange(1, 4))]
     deep: Any = 0
@@ -236,9 +231,8 @@ def as_array(data: bytes, draw: Random) -> bytes:
     if change == 0:
         header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {draw.choice(shapes)}, }}"
     elif change == 1:
-        header = (
-            f"{{'descr': {draw.choice(kinds)}, 'fortran_order': {draw.choice((True, 0, 'x'))}, 'shape': (60, 2), }}"
-        )
+        kind, order = draw.choice(kinds), draw.choice((True, 0, "x"))
+        header = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': (60, 2), }}"
     elif change == 2:
         header = raw(header.encode(), draw).decode("latin1")
     else:
@@ -258,10 +252,8 @@ def as_zip(data: bytes, draw: Random) -> bytes:
     if change == 0:
         members[at] = name, raw(content, draw)
     elif change == 1:
-        members[at] = (
-            draw.choice(("../" + name, "/" + name, name + "/", "x", name.upper(), "é.npy", "a" * 300)),
-            content,
-        )
+        names = ("../" + name, "/" + name, name + "/", "x", name.upper(), "é.npy", "a" * 300)
+        members[at] = draw.choice(names), content
     elif change == 2:
         members[at] = name, as_array(content, draw) if content[:1] == b"\x93" else content * 3
     else:

@@ -1,32 +1,88 @@
-"""Mutants of every kind of file, given to the commands that read them: each ends well or in one line of ours."""
+"""Mutants of files, given to the commands that read them, and bad commands: each ends well or in one line of ours."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
 import shutil
 import signal
-import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from attack import damage
-from attack.commands import bad_command
-from attack.damage import FILES, KINDS, Said, Workplace, rcad
+from attack.damage import FILES, KINDS, Workplace
 from attack.files import PROGRAMS, program, workshop
+from attack.mutants import NUMBERS, TEXTS
+from contracts.house import Result, called
+from rcad.runs.config import KEYS
+
+OPTIONS = (
+    *("--data", "--method", "--target", "--task", "--size", "--drop", "--labels", "--recipe", "--model", "--set"),
+    *("--config", "--batch-size", "--lr", "--seed", "--seeds", "--runs", "--device", "--at-once", "--minutes"),
+    *("--suite", "--out", "--limit", "--attack-eps", "--ood-data", "--corrupted", "--coverage", "--results", "--only"),
+    *("--methods", "--budget", "--metric", "--search", "--json", "--quiet", "--nonsense", "-x", "--older-than"),
+)
+STARTS = """
+train --data my.csv --target colour --method erm --epochs 1 --runs from
+train --data digits[:100] --method rcad --epochs 1 --runs from
+evaluate all --suite calibration --out evaluation
+predict RUN --data my.csv
+data import my.csv --target colour
+data import images
+runs list
+runs show RUN
+runs prune
+runs verify
+runs unpack study.jsonl.gz --out unpacked
+suggest-alpha --data my.csv --target colour
+methods show rcad
+paper status
+paper run T8 --dry-run
+export RUN --out x.pt2
+""".strip().splitlines()
+METHODS = (
+    *("rcad(", "rcad(alpha=-1)", "rcad(alpha=1e999)", "rcad + rcad", "erm()", "mixup + cutmix", "rcad(**{})", "[rcad]"),
+)
+
+
+def bad_command(draw: Random, run: str) -> tuple[str, ...]:
+    """A command with one to three words that are wrong, missing or too many."""
+    words = [run if word == "RUN" else word for word in draw.choice(STARTS).split()]
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        change = draw.randrange(5)
+        at = draw.randrange(1, len(words) + 1)
+        if change == 0 and at < len(words):
+            words[at] = _word(draw)
+        elif change == 1 and at < len(words):
+            del words[at]
+        elif change == 2:
+            words += [draw.choice(OPTIONS), _word(draw)]
+        elif change == 3:
+            words += ["--set", f"{draw.choice(KEYS)}={_word(draw)}"]
+        else:
+            words.insert(at, draw.choice((*OPTIONS, _word(draw))))
+    # What is given twice counts the last time: no bad word may start hours of work.
+    small = ("--epochs", "1", "--set", "train.epochs=1", "--set", "data.name=my.csv") if words[0] == "train" else ()
+    small = ("--dry-run",) if words[:2] == ["paper", "run"] else small
+    return tuple(word.replace("\0", "") for word in (*words, *small))
+
+
+def _word(draw: Random) -> str:
+    kinds = (TEXTS, tuple(map(str, NUMBERS)), METHODS, ("9" * 5000, ",", "=", "..", "/", "-", "--", "[:10]", "a=b=c"))
+    return str(draw.choice(draw.choice(kinds)))
+
 
 LONGEST = 300
 SECONDS = 60
 MEMORY = 12 << 30
 
 
-def fault(done: Said) -> str | None:
+def fault(done: Result) -> str | None:
     """What is wrong with the end of a command that met a bad input; None where nothing is."""
     if done.code == 1 and not done.err and "diverged" in done.out:
         return None
@@ -60,7 +116,7 @@ class Reading:
         self.damaged = Workplace(folder.absolute().with_name(f"{folder.name}.damaged"))
         self.run = self.kinds["record"].file.split("/")[1]
 
-    def attack(self, number: int) -> tuple[str, str, Said]:
+    def attack(self, number: int) -> tuple[str, str, Result]:
         """What it was, on what and with which command, and how that ended; then everything is as it was."""
         draw = Random(f"{self.seed}/{number}")
         what = draw.choices(("mutants", "damages", "bad commands"), (94, 3, 3))[0]
@@ -76,7 +132,7 @@ class Reading:
             Path(file).write_bytes(mutate((self.kept / file).read_bytes(), draw))
             words = tuple(draw.choice(commands).split())
             on = f"{name}: {' '.join(words)}"
-        said = _end(lambda: program(words[0]) if words[0] in PROGRAMS else rcad(*words))
+        said = _end(lambda: program(words[0]) if words[0] in PROGRAMS else called(*words))
         for folder in resets:
             shutil.rmtree(folder, ignore_errors=True)
             if (self.kept / folder).is_dir():
@@ -85,54 +141,41 @@ class Reading:
         return what, on, said
 
 
-def _end(work: Callable[[], object]) -> Said:
+def _end(work: Callable[[], object]) -> Result:
     """How a command ended, or a damage that must have been healed; whatever is raised is a fault."""
     try:
         said = work()
-        return said if isinstance(said, Said) else Said(0, "", "")
+        return said if isinstance(said, Result) else Result(0, "", "")
     except Slow:
-        return Said(1, "", "rcad: unexpected: it took too long")
+        return Result(1, "", "rcad: unexpected: it took too long")
     except Exception:
-        return Said(1, "", f"rcad: unexpected: {traceback.format_exc()}")
+        return Result(1, "", f"rcad: unexpected: {traceback.format_exc()}")
 
 
 def _too_slow(number: int, frame: object) -> None:
     raise Slow
 
 
-def main(arguments: list[str]) -> None:
-    """Attack with the mutants from `--start` on; a line of JSON for each fault, and one at the end."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--start", type=int, default=0)
-    parser.add_argument("--count", type=int, default=10**9)
-    parser.add_argument("--step", type=int, default=1)
-    parser.add_argument("--until", type=float, default=float("inf"), help="seconds since the epoch")
-    parser.add_argument("--folder", type=Path, required=True, help="a new one, to work in")
-    given = parser.parse_args(arguments)
-    given.folder.mkdir(parents=True)
-    os.chdir(given.folder)
-    reading = Reading(given.seed, given.folder.absolute())
+def main(folder: str, *, seed: int = 0, start: int = 0, count: int = 10**9, step: int = 1, until: float = 1e99) -> None:
+    """Attack in a new folder with the mutants from `start` on, until this second since the epoch.
+
+    Prints a line of JSON for each mutant that it begins, for each fault, and one at the end.
+    """
+    Path(folder).mkdir(parents=True)
+    os.chdir(folder)
+    reading = Reading(seed, Path(folder))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, _too_slow)
-    tried: dict[str, int] = {}
-    times: dict[str, float] = {}
-    number = given.start
-    while number < given.start + given.count * given.step and time.time() < given.until:
+    tried: Counter[str] = Counter()
+    for number in range(start, start + count * step, step):
+        if time.time() >= until:
+            break
         print(json.dumps({"at": number}), flush=True)
         signal.alarm(SECONDS)
-        begun = time.perf_counter()
         what, on, said = reading.attack(number)
         signal.alarm(0)
-        by = on.partition(":")[0] if what == "mutants" else what
-        times[by] = times.get(by, 0.0) + time.perf_counter() - begun
-        tried[what] = tried.get(what, 0) + 1
+        tried[what] += 1
         if (wrong := fault(said)) is not None:
-            found: dict[str, Any] = {"fault": wrong, "mutant": number, "what": what, "on": on[:300]}
+            found = {"fault": wrong, "mutant": number, "what": what, "on": on[:300]}
             print(json.dumps(found | {"said": said.err[-400:], "code": said.code}), flush=True)
-        number += given.step
-    print(json.dumps({"tried": tried, "seconds": {name: round(spent, 1) for name, spent in times.items()}}), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(json.dumps({"tried": tried}), flush=True)

@@ -3,71 +3,62 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from attack import mutants
-from attack.commands import bad_command
-from attack.damage import Said
+from attack.__main__ import worker
+from attack.damage import RECORD, matrix
 from attack.kills import plain
-from attack.readers import fault
+from attack.readers import bad_command, fault
+from contracts.house import Result
+from made import saved
 
-TESTS = Path(__file__).parents[1]
 
-
-def told(module: str, folder: Path, *more: str) -> list[dict[str, object]]:
-    """What a worker says, but for where it is."""
-    paths = [str(TESTS.parent / "src"), str(TESTS), str(TESTS / "support")]
-    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    words = [sys.executable, "-W", "ignore", "-m", f"attack.{module}", "--folder", str(folder / module), *more]
-    done = subprocess.run(words, capture_output=True, text=True, env=surroundings)
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert done.returncode == 0, (done.returncode, lines[-1:], done.stderr[-2000:])
-    return [line for line in lines if "at" not in line]
+def tried(module: str, folder: Path, **options: Any) -> dict[str, Any]:
+    """What a worker has tried, without a fault."""
+    process = worker(module, folder / module, subprocess.PIPE, **options)
+    out, err = process.communicate()
+    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+    assert process.returncode == 0, (process.returncode, lines[-1:], err[-2000:])
+    *faults, end = (line for line in lines if "at" not in line)
+    assert faults == [], json.dumps(faults, indent=1)
+    return dict(end["tried"])
 
 
 @pytest.mark.slow
 def test_mutants_damages_and_bad_commands_end_in_our_words(tmp_path: Path) -> None:
-    *faults, end = told("readers", tmp_path, "--count", "200", "--seed", "7")
-    assert faults == [], json.dumps(faults, indent=1)
-    tried = end["tried"]
-    assert isinstance(tried, dict)
-    assert sum(tried.values()) == 200
-    assert tried.keys() == {"mutants", "damages", "bad commands"}
+    found = tried("readers", tmp_path, count=200, seed=7)
+    assert sum(found.values()) == 200
+    assert found.keys() == {"mutants", "damages", "bad commands"}
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_by_kills_full_disks_and_company(tmp_path: Path) -> None:
-    until = str(time.time() + 120)
-    *faults, end = told("kills", tmp_path, "--only", "train", "--kills", "8", "--until", until)
-    assert faults == [], json.dumps(faults, indent=1)
-    tried = end["tried"]
-    assert isinstance(tried, dict)
-    assert tried["kills"]["train"] >= 1
+    assert tried("kills", tmp_path, only=("train",), kills=8, until=time.time() + 120)["kills"]["train"] >= 1
 
 
 @pytest.mark.parametrize(
     ("done", "wrong"),
     [
-        (Said(0, "fine\n", ""), None),
-        (Said(2, "", "rcad: expected a file, but got none\n"), None),
-        (Said(1, "diverged: erm\n", ""), None),
-        (Said(1, "", "rcad: unexpected KeyError: 'x'\n"), "an exception that is not ours"),
-        (Said(1, "", ""), "an exception that is not ours"),
-        (Said(-11, "", ""), "an exception that is not ours"),
-        (Said(2, "", "rcad: a\nrcad: b\n"), "not one line"),
-        (Said(2, "", f"rcad: {'x' * 300}\n"), "a long message"),
-        (Said(0, "\x1b[31m", ""), "a control character"),
-        (Said(2, "half a table", "rcad: expected\n"), "output beside an error"),
+        (Result(0, "fine\n", ""), None),
+        (Result(2, "", "rcad: expected a file, but got none\n"), None),
+        (Result(1, "diverged: erm\n", ""), None),
+        (Result(1, "", "rcad: unexpected KeyError: 'x'\n"), "an exception that is not ours"),
+        (Result(1, "", ""), "an exception that is not ours"),
+        (Result(-11, "", ""), "an exception that is not ours"),
+        (Result(2, "", "rcad: a\nrcad: b\n"), "not one line"),
+        (Result(2, "", f"rcad: {'x' * 300}\n"), "a long message"),
+        (Result(0, "\x1b[31m", ""), "a control character"),
+        (Result(2, "half a table", "rcad: expected\n"), "output beside an error"),
     ],
 )
-def test_faults_are_seen(done: Said, wrong: str | None) -> None:
+def test_faults_are_seen(done: Result, wrong: str | None) -> None:
     assert fault(done) == wrong
 
 
@@ -77,7 +68,11 @@ def test_the_same_seed_gives_the_same_mutants() -> None:
     assert first == again != other
     assert sum(one != data for one in first) > 40
     assert [bad_command(Random(k), "id") for k in range(9)] == [bad_command(Random(k), "id") for k in range(9)]
-
-
-def test_times_are_left_out_of_comparisons_and_numbers_are_not() -> None:
+    # Times are left out of comparisons, and numbers are not.
     assert plain({"seconds": 1, "rows": [{"loss": 2, "started": "x"}]}) == {"rows": [{"loss": 2}]}
+
+
+def test_every_damage_is_healed_or_named_as_the_page_says(tmp_path: Path) -> None:
+    found = matrix(tmp_path)
+    assert {one["how"] for row in found.values() for one in row["damages"].values()} == {"healed", "named"}
+    assert found == saved(RECORD), "python -m attack.damage writes it anew"

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import multiprocessing
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from contracts.house import Result, workplace
-from rcad.cli.main import run
+from contracts.house import Result, called, workplace
 
 Cli = Callable[..., Result]
 Refused = Callable[..., None]
@@ -28,41 +20,30 @@ def _own_folder(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.fixture
-def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+def cli() -> Cli:
     """Calls `rcad` with these words."""
-
-    def call(*arguments: object) -> Result:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        return Result(code, *capsys.readouterr())
-
-    return call
+    return called
 
 
 @pytest.fixture
-def done(cli: Cli) -> Cli:
+def done() -> Cli:
     """Calls `rcad` with words that are right: exit code 0."""
 
     def call(*arguments: object) -> Result:
-        result = cli(*arguments)
+        result = called(*arguments)
         assert result.code == 0, result.err
         return result
 
     return call
 
 
-def saved(path: str | Path) -> Any:
-    """The JSON in a file."""
-    return json.loads(Path(path).read_text())
-
-
 @pytest.fixture
-def refused(cli: Cli) -> Refused:
+def refused() -> Refused:
     """Calls `rcad` with words that are wrong: exit code 2, one line that says what is, and nothing written."""
 
     def call(*arguments: object, says: str) -> None:
         before = contents()
-        result = cli(*arguments)
+        result = called(*arguments)
         assert (result.code, result.err.count("\n")) == (2, 1), result
         # `data verify` lists what it found, and the demo says in a second that it begins.
         assert not result.out or arguments[0] == "demo" or arguments[:2] == ("data", "verify"), result.out
@@ -79,46 +60,3 @@ def contents() -> dict[str, bytes]:
     """Every file outside the cache, which may keep what it has read."""
     every = [path for path in sorted(Path().rglob("*")) if path.parts[0] != "cache"]
     return {str(path): path.read_bytes() if path.is_file() else b"" for path in every}
-
-
-class Forked:
-    """The command in a copy of this process, which has torch loaded already: something that can be sent signals."""
-
-    def __init__(self, *arguments: object) -> None:
-        self._process: Any = multiprocessing.get_context("fork").Process(target=self._run, args=arguments)
-        self._process.start()
-        self.pid: int = self._process.pid
-
-    def _run(self, *arguments: object) -> None:
-        name = os.getpid()
-        with contextlib.ExitStack() as stack:
-            for stream, kind in ((contextlib.redirect_stdout, "out"), (contextlib.redirect_stderr, "err")):
-                stack.enter_context(stream(stack.enter_context(open(f"{name}.{kind}", "w"))))
-            code = run([str(argument) for argument in arguments])
-        os._exit(code)
-
-    def said(self, stream: str = "out") -> str:
-        """What it has printed so far."""
-        path = Path(f"{self.pid}.{stream}")
-        return path.read_text() if path.exists() else ""
-
-    def end(self) -> Result:
-        """How it ended, once it has."""
-        self._process.join(120)
-        return Result(self._process.exitcode, self.said(), self.said("err"))
-
-
-def interrupted(*words: object, when: Callable[[], bool], by: int = signal.SIGINT) -> Result:
-    """How a command ends that is sent a signal once something has come about."""
-    process = Forked(*words)
-    until(when)
-    os.kill(process.pid, by)
-    return process.end()
-
-
-def until(over: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something has come about."""
-    deadline = time.monotonic() + seconds
-    while not over():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

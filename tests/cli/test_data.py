@@ -1,22 +1,26 @@
-"""`rcad data`: lists, imports, checks; and the command for methods."""
+"""`rcad data`, and own data as people have it, through the options that commands share."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
+import rcad
 from cli.conftest import Cli, Refused
-from made import files, images, png, table
+from made import files, images, png, saved, table
 from rcad.cli import doctor
-from rcad.data import decoding, official
+from rcad.data import official
 from rcad.data.registry import OFFICIAL, READERS
+from rcad.runs.store import Store
+from rcad.study.card import card
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 def test_list(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,22 +44,9 @@ def test_import_of_images_says_what_was_found(cli: Cli) -> None:
     assert list(Path("cache").rglob("manifest.json"))
 
 
-def test_a_name_of_one_s_own(done: Cli) -> None:
-    images()
-    files(my_dot_csv=table())
-    done("data", "import", "images/", "--name", "flowers", "--data-dir", "d")
-    done("data", "import", "my.csv", "--name", "prices", "--target", "price", "--data-dir", "d")
-    assert Path("d/prices.csv").read_text() == table()
-    words = ("--method", "erm", "--epochs", "1", "--data-dir", "d", "--quiet")
-    done("train", "--data", "flowers", *words)
-    done("train", "--data", "prices.csv", "--target", "price", *words)
-
-
 def printed_command(out: str) -> list[str]:
     """The words of the command at the end, as a shell would read them, without its name."""
-    start = "train on it: "
-    (line,) = [line for line in out.splitlines() if line.startswith(start)]
-    name, *words = shlex.split(line.removeprefix(start))
+    name, *words = shlex.split(out.rpartition("\ntrain on it: ")[2])
     assert name == "rcad"
     return words
 
@@ -71,6 +62,7 @@ def test_the_printed_command_runs_as_it_is(done: Cli, cli: Cli, monkeypatch: pyt
         (("my photos; echo", "--size", "6", "--name", "photos", "--data-dir", "d d"), {"name": "photos", "size": 6}),
         (("my.csv", "--target", "the price, €"), {"name": "my.csv", "target": "the price, €"}),
         (("classes.csv", "--target", "kind of $HOME", "--task", "classification"), {"task": "classification"}),
+        (("my.csv", "--target", "the price, €", "--drop", "width,length", "--skip-bad"), {"drop": ["width", "length"]}),
         (("photos", "--size", "7", "--data-dir", "d d", "--cache-dir", "c c"), {"name": "photos", "size": 7}),
     ):
         result = done("data", "import", *words)
@@ -85,47 +77,32 @@ def test_the_printed_command_runs_as_it_is(done: Cli, cli: Cli, monkeypatch: pyt
     ]
 
 
-def test_own_sets_are_listed(done: Cli, cli: Cli) -> None:
+def test_own_sets_are_listed(done: Cli) -> None:
+    def listed(folder: str) -> dict[str, Any]:
+        return {one["name"]: one for one in done("data", "list", "--data-dir", folder, "--json").json()}
+
     images()
     files(my_dot_csv=table())
-    cli("data", "import", "images/", "--name", "flowers", "--data-dir", "d")
-    cli("data", "import", "my.csv", "--name", "prices", "--target", "price", "--data-dir", "d")
+    done("data", "import", "images/", "--name", "flowers", "--data-dir", "d")
+    done("data", "import", "my.csv", "--name", "prices", "--target", "price", "--data-dir", "d")
+    assert Path("d/prices.csv").read_text() == table()
     files(d__cifar10__data_batch_1_dot_bin=b"x", d__uci__junk__readme="", d__notes="", d___dot_hidden_dot_csv="a\n")
-    files(
-        **{"d__cifar-100-binary_dot_tar_dot_gz": b"x", "d__broken_dot_parquet": b"x", "d__cifar-10-python_dot_tar": b""}
-    )
-    files(d__test_32x32_dot_mat=b"x")  # half of SVHN
+    files(**{"d__cifar-100-binary_dot_tar_dot_gz": b"x", "d__cifar-10-python_dot_tar": b""})
+    files(d__broken_dot_parquet=b"x", d__test_32x32_dot_mat=b"x")  # half of SVHN
     known = OFFICIAL["cifar100"]
     (Path("d") / known.folder).mkdir()
     (Path("d") / known.folder / known.marker).write_bytes(b"x")
-    listed = cli("data", "list", "--data-dir", "d", "--json").json()
-    assert [one["name"] for one in listed] == [*READERS, "flowers", "prices.csv"]
-    found = {one["name"]: one for one in listed}
+    found = listed("d")
+    assert list(found) == [*READERS, "flowers", "prices.csv"]
     assert found["flowers"] == {"name": "flowers", "kind": "images", "where": "d/flowers", "note": "your own"}
     assert (found["prices.csv"]["kind"], found["prices.csv"]["where"]) == ("tabular", "d/prices.csv")
-    text = cli("data", "list", "--data-dir", "d").out
-    assert "d/flowers" in text
-    assert "prices.csv" not in cli("data", "list").out
+    assert "d/flowers" in done("data", "list", "--data-dir", "d").out
+    assert "prices.csv" not in done("data", "list").out
     # A known set is none of one's own, wherever its files lie.
     Path("d/cifar10").rename("d/mine")
-    found = {one["name"]: one for one in cli("data", "list", "--data-dir", "d", "--json").json()}
-    assert found["mine"]["kind"] == "images"
-    assert "mine" not in {one["name"] for one in cli("data", "list", "--data-dir", "d/mine", "--json").json()}
+    assert listed("d")["mine"]["kind"] == "images"
+    assert "mine" not in listed("d/mine")
     done("data", "list", "--data-dir", "nowhere")
-
-
-def test_verify(cli: Cli) -> None:
-    images()
-    cli("data", "import", "images/")
-    assert "1 item checked, 0 broken" in cli("data", "verify").out
-    array = next(Path("cache").rglob("train_x.npy"))
-    content = bytearray(array.read_bytes())
-    content[-1] ^= 1
-    array.write_bytes(bytes(content))
-    broken = cli("data", "verify", "--json")
-    assert broken.code == 2
-    assert "train_x.npy" in broken.err
-    assert "train_x.npy" in broken.json()[0]["problem"]
 
 
 def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,20 +118,7 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "d/svhn/extra_32x32.mat  checksum ok" in result.out
 
 
-def test_a_worker_that_died_is_one_line(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    start = subprocess.Popen
-
-    def dying(_: object, **options: Any) -> subprocess.Popen[bytes]:
-        return start([sys.executable, "-c", "raise SystemExit(3)"], **options)
-
-    monkeypatch.setattr(subprocess, "Popen", dying)
-    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 1)
-    images("images")
-    says = "expected the images of images to be decoded, but the decoding process ended with"
-    refused("train", "--data", "images", "--method", "erm", says=says)
-
-
-def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     images("images")
     shutil.make_archive("set", "zip", ".", "images")
     for data in ("images", "set.zip"):
@@ -163,19 +127,119 @@ def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, cli: Cli, monkeypa
     Path("cache/unpacked/mine").mkdir()
     Path("cache/notes.txt").write_text("mine")
     monkeypatch.setattr(doctor, "machine", list)
-    assert "rcad data clear" in cli("doctor").out
+    assert "rcad data clear" in done("doctor").out
     before = sorted(Path("cache").rglob("*"))
-    listed = cli("data", "clear")
-    assert "add --yes to remove" in listed.out
+    assert "add --yes to remove" in done("data", "clear").out
     assert sorted(Path("cache").rglob("*")) == before
-    assert cli("data", "clear", "--yes").out.splitlines()[-1].startswith("removed ")
+    assert done("data", "clear", "--yes").out.splitlines()[-1].startswith("removed ")
     left = {str(path) for path in Path("cache").rglob("*")}
-    folders = {f"cache/{name}" for name in ("images", "unpacked")}
-    assert left == {*folders, "cache/unpacked/mine", "cache/notes.txt"}
-    assert cli("data", "clear", "--cache-dir", "none", "--yes").out == "removed 0 items, 0 B in none\n"
+    assert left == {f"cache/{name}" for name in ("images", "unpacked", "unpacked/mine", "notes.txt")}
+    assert done("data", "clear", "--cache-dir", "none", "--yes").out == "removed 0 items, 0 B in none\n"
     done("data", "import", "set.zip")
 
 
-def test_npz(cli: Cli) -> None:
-    np.savez("own.npz", x=np.zeros((6, 4), np.float32), y=np.array([0, 1, 0, 1, 0, 1]))
-    assert cli("data", "import", "own.npz", "--json").json()["shape"] == [4]
+@pytest.fixture
+def messy() -> str:
+    rows = [f'u{i},{i % 7},"$1,{100 + i}.50",2020-01-{i % 28 + 1:02},{"red" if i % 2 else "blue"}' for i in range(40)]
+    files(my_dot_csv="\n".join(["name,a,price,day,colour", *rows, "last,3,$9,2020-02-01,", ""]))
+    return "my.csv"
+
+
+@pytest.fixture
+def kaggle() -> str:
+    files(set__what_dot_csv="\n".join(["id,kind", *(f"{i},{'even' if i % 2 else 'odd'}" for i in range(24))]))
+    Path("set/pictures").mkdir()
+    for i in range(24):
+        Image.fromarray(np.full((6, 6), 10 * (i % 2) + i, np.uint8)).save(f"set/pictures/{i}.png")
+    files(set__pictures__7_dot_png=b"broken")
+    return "--images set/pictures --labels set/what.csv --file-column id --label-column kind"
+
+
+SHORT = {
+    "train": "--method rcad --epochs 1",
+    "tune": "--method rcad --epochs 1 --budget 1",
+    "compare": "--methods rcad --no-controls --epochs 1 --budget 1 --seeds 2",
+    "suggest-alpha": "--no-check",
+}
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_a_messy_table_goes_through_every_command(done: Cli, refused: Refused, messy: str, command: str) -> None:
+    words = f"--data {messy} --target colour {SHORT[command]}".split()
+    says = "line 42, column 'colour' of my.csv, but it is missing; remove such rows, or pass --skip-bad"
+    refused(command, *words, says=says)
+    result = done(command, *words, "--skip-bad", "--drop", "a, day")
+    said = result.out + result.err
+    assert "left out: 'name', a different text in every row" in said
+    assert "1 row without a target skipped" in said
+    if command == "train":
+        (record,) = Path("runs").glob("*/record.json")
+        data = saved(record)["config"]["data"]
+        assert (data["drop"], data["skip_bad"]) == (["a", "day"], True)
+
+
+@pytest.mark.parametrize("command", SHORT)
+def test_kaggle_s_layout_goes_through_every_command(done: Cli, refused: Refused, kaggle: str, command: str) -> None:
+    words = f"{kaggle} {SHORT[command]}".split()
+    refused(command, *words, says="set/pictures/7.png to be an image")
+    result = done(command, *words, "--skip-bad")
+    assert "1 of 24 images skipped, e.g.: expected set/pictures/7.png to be an image" in result.out + result.err
+    assert "pass --skip-bad" not in result.out + result.err  # it was
+    if command == "suggest-alpha":
+        assert "inputs of shape (1, 6, 6)" in result.out
+
+
+def test_the_recipe_for_few_labels_needs_no_method_and_takes_own_images(done: Cli, cli: Cli, kaggle: str) -> None:
+    words = f"train {kaggle} --skip-bad --recipe few-labels --epochs 1 --set model.width=4".split()
+    done(*words, "--seeds", "2")
+    records = [saved(path) for path in Path("runs").glob("*/record.json")]
+    assert {record["config"]["method"][-1]["name"] for record in records} == {"two_views"}
+    assert {record["splits"].get("validation", {}).get("size", 0) for record in records} == {0}
+    assert "data_augmentation + erm;" in cli(*words, "--method", "erm", "--dry-run").out
+
+
+def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:
+    def run_id(*words: str) -> str:
+        return str(cli("train", "--data", "my.csv", "--method", "erm", *words, "--dry-run", "--json").json()[0]["id"])
+
+    plain = run_id()
+    assert plain == run_id("--set", "data.drop=", "--set", "data.skip_bad=false") == run_id("--stream")
+    assert len({plain, run_id("--drop", "a"), run_id("--skip-bad"), run_id("--labels", "b.csv")}) == 4
+
+
+def test_images_are_streamed_where_that_is_asked_for(done: Cli, refused: Refused) -> None:
+    """That the weights are the same, tests/train/test_streamed.py says."""
+    for i in range(48):
+        path = Path("pictures", "val" if i % 4 == 3 else "train", "ab"[i // 4 % 2])
+        path.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8), 5 * i, np.uint8)).save(path / f"{i}.png")
+    files(pictures__train__a__0_dot_png=b"no image")
+    words = ("train", "--data", "pictures", "--method", "erm", "--epochs", "1", "--stream")
+    refused(*words, says="expected pictures/train/a/0.png to be an image")
+    said = done(*words, "--skip-bad").out
+    assert "1 of 48 images skipped, e.g.: expected pictures/train/a/0.png" in said
+    assert "files:" in next(Path("runs").glob("*/record.json")).read_text()
+
+
+@pytest.mark.parametrize("every_label", [False, True])
+def test_a_final_model_needs_no_test_split(cli: Cli, refused: Refused, messy: str, every_label: bool) -> None:
+    own = f"--data {messy} --target colour --skip-bad --set data.test_fraction=0".split()
+    words = [*own, *(["--set", "data.validation=0", "--set", "train.selection=last"] if every_label else ())]
+    done = cli("train", *words, "--method", "rcad", "--epochs", "2")
+    assert done.code == 0, done.err
+    sizes = "40 training" if every_label else "36 training, 4 validation"
+    assert f"{sizes} examples, no test split\n" in done.out
+    assert done.out.count("no test split") == 2  # and where it ends
+    (record,) = Store.open("runs").records()
+    assert (record.splits["test"].size, record.message) == (0, "no test split")
+    assert {name.split("_")[0] for name in record.metrics} == {"epochs", "selected", *(() if every_label else ("val",))}
+    assert "test_" not in cli("runs", "list").out
+    assert "done: no test split" in cli("runs", "show", "last").out
+    assert "no test split  run " in cli("train", *words, "--method", "rcad", "--epochs", "2").out
+    assert "41 predictions" in cli("predict", "last", "--data", messy).out
+    assert cli("export", "last", "--out", "model.pt2").code == 0
+    assert "test     no test split" in repr(rcad.load("last"))
+    assert "there is no test split" in card(record, Store.open("runs"), "me/mine")
+    refused("evaluate", "last", says=f"but {record.id} has no test split (data.test_fraction=0); train another one")
+    for command in ("tune", "compare"):
+        refused(command, *own, *SHORT[command].split(), says="expected a test split, but got data.test_fraction=0")

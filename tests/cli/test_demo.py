@@ -1,50 +1,63 @@
-"""`rcad demo`: a table, verdicts, a record and one page that needs nothing else."""
+"""`rcad demo`: judged as a comparison is; a table, verdicts, a record and one page that needs nothing else."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from browser import BROWSER, seen
-from cli.conftest import Forked, Refused, saved, until
+from cli.conftest import Refused
 from contracts.house import rcad, workplace
-from made import files
+from forked import Forked, until
+from made import files, saved
 from rcad import demo as acts
+from rcad.report import html, terminal
+from rcad.study.compare_page import sentences
+from rcad.train.progress import SILENT, Portion
 from report.test_html import Tree
 
 for package in ("jinja2", "matplotlib", "scipy", "sklearn"):
     pytest.importorskip(package)
-FIGURES = 16
 PAGE, RECORD = Path("rcad-demo/index.html"), Path("rcad-demo/demo.json")
 
 
-def check_page(text: str) -> None:
-    tree = Tree(text)
-    for tag, attributes in tree.tags:
-        for name in ("src", "href", "xlink:href"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
-    assert len(re.findall(r"<svg .*?</svg>", text, re.DOTALL)) == FIGURES
-    names = re.findall(r'\bid="([^"]+)"', text)
-    assert len(names) == len(set(names))
+class Made(NamedTuple):
+    page: Path
+    lines: list[str]
+    record: dict[str, Any]
+    shares: list[tuple[float, float]]
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """Where it was made, and the lines that it printed."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A trial: the page, the lines that it printed, its record, and how far it said that it was."""
+    shares: list[tuple[float, float]] = []
+    overall = Portion.overall
+
+    def watched(part: Portion, done: float, total: float, text: str) -> None:
+        if part._total == sum(acts.SHARES.values()):
+            shares.append((part._before + part._size * done / total, part._total))
+        overall(part, done, total, text)
+
     with workplace(tmp_path_factory.mktemp("demo")) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "80")
+        patch.setattr(Portion, "overall", watched)
         files(**{"rcad-demo__demo_dot_json": '{"target": "demo", "scale": "fast"}'})  # an earlier one may be replaced
         result = rcad("demo --fast")
-    assert result.code == 0, result.err
-    return folder, result.out.splitlines()
+        assert result.code == 0, result.err
+        assert sorted(path.name for path in PAGE.parent.iterdir()) == ["demo.json", "index.html"]
+        return Made(folder / PAGE, result.out.splitlines(), saved(RECORD), shares)
 
 
-def test_the_whole_of_it(demo: tuple[Path, list[str]]) -> None:
-    folder, lines = demo
+def test_what_is_printed(made: Made) -> None:
+    lines = made.lines
     assert lines[0].startswith("loading torch")  # before anything is loaded
     assert lines[lines.index("") + 1] == acts.TRIAL
     for word in ("wins", "better than", "worse than"):
@@ -54,26 +67,81 @@ def test_the_whole_of_it(demo: tuple[Path, list[str]]) -> None:
     assert all(row.endswith("a trial") for row in rows[:end])  # no row is empty, none is cut in two
     assert "nats of NLL on digits and diabetes" in " ".join(rows[end : end + 2])
     assert lines[-1] == f"  {PAGE}"
-    shown = lines[next(k for k, line in enumerate(lines) if line.startswith("data  ")) :]
-    assert max(map(len, shown)) <= 80
+    assert max(map(len, rows)) <= 80
     assert "  rcad compare --data my.csv --target COLUMN" in lines
-    check_page((folder / PAGE).read_text())
-    record = saved(folder / RECORD)
+    assert {total for _, total in made.shares} == {sum(acts.SHARES.values())}
+    done = [one for one, _ in made.shares]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, sum(acts.SHARES.values()))
+
+
+def test_the_record_and_the_page(made: Made) -> None:
+    record, text = made.record, made.page.read_text()
     assert (record["target"], record["scale"]) == ("demo", "fast")
     assert {"results", "settings", "versions", "verdicts", "seconds"} <= record.keys()
     assert list(record["verdicts"]) == ["linear", "moons", "few_labels"]
-    assert sorted(path.name for path in (folder / PAGE).parent.iterdir()) == ["demo.json", "index.html"]
+    assert list(record["results"]) == list(acts.ACTS) == list(acts.SHARES)
+    rows = acts.table(record).cells
+    assert {row[0].text for row in rows} == set(acts.ACTS.values())
+    assert all(row[2].text for row in rows)
+    for name, act in record["results"].items():
+        assert acts.ACTS[name] in text
+        assert html._prose(act["sentences"][0]) in text
+    for tag, attributes in Tree(text).tags:
+        for name in ("src", "href", "xlink:href"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
+    figures = 2 + sum(2 * min(len(act["metrics"]), 2) for act in record["results"].values())
+    assert len(re.findall(r"<svg .*?</svg>", text, re.DOTALL)) == figures
+    names = re.findall(r'\bid="([^"]+)"', text)
+    assert len(names) == len(set(names))
+    if BROWSER is not None:
+        assert seen(made.page, made.page.parent).count("<svg ") == figures
+
+
+def test_the_linear_theory_is_that_of_the_paper() -> None:
+    act = acts.linear(acts.FAST, SILENT)
+    question = act["question"]
+    assert (question["method"], question["outcome"], question["n"]) == ("rcad(alpha=0.7)", "better", 20)
+    assert act["results"]["erm"]["accuracy"]["summary"]["mean"] == pytest.approx(70, abs=6)
+
+
+def test_numbers_become_a_question_and_a_lost_run_decides_nothing() -> None:
+    results = {"erm": {"accuracy": [1.0, 2.0, 3.0]}, "rcad": {"accuracy": [2.1, 3.0, 4.2]}}
+    seconds = dict.fromkeys(results, 1.0)
+    act = acts._judged(results, seconds)
+    assert act["question"]["mean"] == pytest.approx(1.1)
+    assert act["sentences"][0].startswith("Accuracy: rcad is better than ERM")
+    results["rcad"]["accuracy"][1] = math.nan
+    assert "1 of the runs diverged" in acts._judged(results, seconds)["sentences"][0]
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize(("outcome", "word"), [("better", "wins"), ("worse", "loses"), ("undecided", "undecided")])
+def test_the_sentences_say_what_the_table_says(made: Made, outcome: str, word: str) -> None:
+    """Of the trial as if it were whole and every comparison had come out like this."""
+    results = {}
+    for name, act in made.record["results"].items():
+        pairs = [{**one, "outcome": outcome} for one in act["differences"]]
+        whole = {**act, "differences": pairs, "question": pairs[0]}
+        results[name] = {**whole, "sentences": sentences(whole)}
+    record = {**made.record, "scale": "full", "results": results}
+    assert {row[-1].text for row in acts.table(record).cells} == {word, ""}
+    told = " ".join(acts.verdicts(results).values())
+    assert told.count(f" is {outcome} than ERM (") == (0 if outcome == "undecided" else len(acts.ACTS))
+    for other in {"better", "worse"} - {outcome}:
+        assert f"is {other} than" not in told
+    assert (" is not shown to differ from ERM" in told) == (outcome == "undecided")
+    lines = terminal.text(acts.document(record), 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[-1].startswith("  python -c 'import rcad")  # it ends with what to do next
+    assert ("better than ERM" in " ".join(lines)) == (outcome == "better")
 
 
 def test_what_is_not_a_demo_is_not_replaced(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acts, "linear", _never)
+    monkeypatch.setattr(acts, "linear", lambda *arguments: pytest.fail("computed"))
     files(site__index_dot_html="mine", file="", full__demo_dot_json='{"target": "demo", "scale": "full"}')
     for out, says in (("site", "site/index.html is something else"), ("full", "full scale"), ("file", "file")):
         refused("demo", "--fast", "--out", out, says=says)
-
-
-def _never(*arguments: object) -> None:
-    raise AssertionError("computed")
 
 
 def test_an_interruption_leaves_nothing() -> None:
@@ -81,11 +149,21 @@ def test_an_interruption_leaves_nothing() -> None:
     until(lambda: any(f"\n{act}" in process.said() for act in acts.ACTS.values()))  # one of them is under way
     os.kill(process.pid, signal.SIGINT)
     found = process.end()
-    assert found.code == 130
-    assert found.err.splitlines()[-1] == "rcad: interrupted"
+    assert (found.code, found.err.splitlines()[-1]) == (130, "rcad: interrupted")
     assert not Path("out").exists()
 
 
-@pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
-def test_a_browser_finds_nothing_to_complain_about(demo: tuple[Path, list[str]], tmp_path: Path) -> None:
-    assert seen(demo[0] / PAGE, tmp_path).count("<svg ") == FIGURES
+def test_one_thread_whatever_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    for name in acts.ACTS:
+        monkeypatch.setattr(acts, name, lambda settings, progress: threads.append(torch.get_num_threads()))
+    for name, nothing in (("verdicts", {}), ("document", None), ("html.page", "")):
+        monkeypatch.setattr(f"rcad.demo.{name}", lambda given, nothing=nothing: nothing)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        acts.run_demo(Path("out"), SILENT)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [1] * len(acts.ACTS)

@@ -1,4 +1,4 @@
-"""`rcad doctor` finds the traps."""
+"""What is found out before training: `rcad doctor` finds the traps, `rcad suggest-alpha` how far RCAD should step."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Cli
-from made import files
+from made import files, images, png
 from rcad.cli import doctor
 
 
-def test_json(cli: Cli) -> None:
+def test_doctor_s_json(cli: Cli) -> None:
     result = cli("doctor", "--json")
     checks = {check["name"]: check for check in result.json()}
     assert checks.keys() >= {"python", "rcad", "torch", "GPU", "torchvision", "CPU bf16", "data", "cache", "runs"}
@@ -23,46 +23,32 @@ def test_json(cli: Cli) -> None:
 
 def test_what_is_bad_ends_with_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "machine", list)
-    files(runs="a file")
+    files(runs="a file", torn__0123456789abcdef__record_dot_json="{")
     result = cli("doctor", "--data-dir", "nowhere")
-    assert result.code == 1
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert "bad data nowhere is no folder; correct --data-dir or RCAD_DATA" in lines
     assert "bad runs runs is no folder; pass another --runs" in lines
-    assert result.out.endswith("2 bad, 0 to look at; the rest is fine\n")
-
-
-def test_a_broken_record_is_found(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "machine", list)
-    files(runs__0123456789abcdef__record_dot_json="{")
-    assert "1 record broken" in cli("doctor").out
+    assert (result.code, lines[-1]) == (1, "2 bad, 0 to look at; the rest is fine")
+    assert "1 record broken" in cli("doctor", "--runs", "torn").out
 
 
 def test_the_torchvision_trap(monkeypatch: pytest.MonkeyPatch) -> None:
     installed = {"torchvision": "0.28.0", "torch": "2.13.0", "timm": "1.0"}
     monkeypatch.setattr(doctor, "version", installed.get)
-    assert doctor.torchvision_trap(None, "").level == "ok"
-    assert doctor.torchvision_trap(0, "").level == "ok"
+    assert doctor.torchvision_trap(None, "").level == doctor.torchvision_trap(0, "").level == "ok"
     trapped = doctor.torchvision_trap(1, "RuntimeError: operator torchvision::nms does not exist")
-    assert trapped.level == "bad"
-    assert "takes timm down" in trapped.text
-    assert "nms" in trapped.text
+    assert (trapped.level, "takes timm down" in trapped.text, "nms" in trapped.text) == ("bad", True, True)
     del installed["timm"]
     assert doctor.torchvision_trap(1, "x").level == "warn"
 
 
-def test_the_import_is_tried_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor._tried("import sys; sys.exit('no such operator')") == (1, "no such operator")
-    assert doctor._tried("import os, signal; os.kill(os.getpid(), signal.SIGILL)")[0] == -4
-
-
 def test_the_bf16_trap(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor._tried("import sys; sys.exit('no such operator')") == (1, "no such operator")
     dies_unless_set = "import os; os.environ.get('ONEDNN_MAX_CPU_ISA') or os.kill(os.getpid(), 4)"
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     monkeypatch.setattr(doctor, "BF16", dies_unless_set)
     check = doctor.bf16_trap(*doctor._tried(doctor.BF16))
-    assert check.level == "warn"
-    assert "SIGILL" in check.text
+    assert (check.level, "SIGILL" in check.text) == ("warn", True)
     assert check.remedy == "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts"
     monkeypatch.setattr(doctor, "BF16", "import os; os.kill(os.getpid(), 4)")
     assert doctor.bf16_trap(-4, "").remedy == "train in fp32"
@@ -72,9 +58,44 @@ def test_the_bf16_trap(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", {"typer": "0.29"}.get)
     check = doctor.extra("cli")
-    assert check.level == "warn"
-    assert "pip install -c constraints.txt -e '.[cli]'" in check.remedy
+    assert (check.level, check.remedy) == ("warn", "pip install -c constraints.txt -e '.[cli]'")
     assert "rich is missing" in check.text
     assert doctor.extra("timm") == ("extra timm", "ok", doctor.NOT_INSTALLED, "")  # nobody needs all of them
     monkeypatch.setattr(doctor, "version", {"onnx": "1.2"}.get)
     assert doctor.extra("onnx").level == "warn"  # a half of one is of no use
+
+
+@pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])
+def test_the_measurement_and_its_curve(done: Cli, name: str, start: bytes) -> None:
+    pytest.importorskip("matplotlib")
+    result = done("suggest-alpha", "--data", "digits[:100]", "--figure", name)
+    assert result.out.splitlines()[1].startswith("try alpha 1.1")  # the number first, then what was checked
+    assert "half the distance between classes" in result.out
+    assert "ERM's predictions flip" in result.out
+    assert result.out.endswith(f"{name}\n")
+    assert Path(name).read_bytes().startswith(start)
+    assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
+
+
+def test_json(done: Cli) -> None:
+    found = done("suggest-alpha", "--data", "digits[:100]", "--json").json()
+    assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
+    alphas = [row["alpha"] for row in found["curve"]]
+    assert alphas == sorted(alphas)
+    assert found["curve"][0]["accuracy"] > found["curve"][-1]["accuracy"]
+    assert found["flip_distance"] in alphas
+    assert done("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").json()["curve"] == []
+
+
+def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:
+    images()
+    Path("images/class0/0.png").write_bytes(png(12))
+    refused = cli("suggest-alpha", "--data", "images", "--no-check")
+    assert refused.code == 2
+    assert "pass size= (--size or --set data.size=), e.g. 8, to resize and crop them" in refused.err
+    for words in (("tune", "--method", "rcad"), ("compare",)):  # they have --set, and no --size
+        assert cli(*words, "--data", "images").err == refused.err
+    sized = ("--data", "images", "--set", "data.size=6", "--budget", "1", "--epochs", "1", "-q")
+    done("tune", "--method", "erm", *sized)
+    result = done("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
+    assert "inputs of shape (3, 6, 6)" in result.out

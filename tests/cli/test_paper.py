@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from unittest.mock import ANY
 
 import pytest
 
-from cli.conftest import Cli, Refused, saved
-from made import images
-from rcad.paper import boundaries
+from cli.conftest import Cli
+from made import images, saved
 
 pytest.importorskip("matplotlib")
 
@@ -24,8 +22,7 @@ def test_list(cli: Cli) -> None:
     lines = cli("paper", "list").out.splitlines()
     assert lines[17:] == ["", ANY, "  rcad paper run T4 --scale smoke --out trial"]
     assert "runs on a GPU, or minutes on one CPU core" in lines[18]  # what "420 runs, GPU" means
-    needs = rows[4]
-    assert (needs["needs data"], needs["full scale"]) == ("imagenet, resnet50 weights", "35 runs, GPU")
+    assert (rows[4]["needs data"], rows[4]["full scale"]) == ("imagenet, resnet50 weights", "35 runs, GPU")
 
 
 @pytest.mark.parametrize(("name", "stem"), [("T7", "uci/uci"), ("T8", "moons/moons"), ("F7", "moons/boundaries")])
@@ -40,11 +37,8 @@ def test_a_trial_and_again(done: Cli, name: str, stem: str, cli: Cli, monkeypatc
     assert "numbers mean nothing" in page
     assert Path(f"out/{stem}.png").read_bytes().startswith(b"\x89PNG")
 
-    def never(*arguments: object) -> None:
-        raise AssertionError("computed again")
-
     for module in ("boundaries", "moons", "uci"):
-        monkeypatch.setattr(f"rcad.paper.{module}.run", never)
+        monkeypatch.setattr(f"rcad.paper.{module}.run", lambda *arguments: 1 / 0)
     second = done("paper", "run", name, "--scale", "smoke", "--out", "out")
     assert "the numbers were there already" in second.out
     assert "(smoke scale: a trial, no evidence)" in second.out
@@ -61,66 +55,27 @@ def test_imagenet_s_trial_streams_stand_in_folders(done: Cli, cli: Cli) -> None:
     cells = {(one["row"], one["column"]): one["runs"] for one in record["cells"]}
     assert all(run["metrics"]["top5"] >= run["metrics"]["accuracy"] for run in cells["RCAD", "top-5"])
     assert not cells["pretrained", "top-1"]
-    runs = [saved(path) for path in Path("out/T5/runs").glob("*/record.json")]
-    assert len(runs) == 2 * 4
-    assert all(one["data_sha256"].startswith("files:") for one in runs)
+    hashes = [saved(path)["data_sha256"][:6] for path in Path("out/T5/runs").glob("*/record.json")]
+    assert hashes == ["files:"] * 8
     weights = next(Path("out/T5/runs").glob("*/model.safetensors"))
     done(*words, "--out", "other", "--weights", weights)
     cells = {(one["row"], one["column"]): one["runs"] for one in saved("other/T5/T5.json")["cells"]}
     before = saved(weights.parent / "record.json")["metrics"]
     assert cells["pretrained", "top-5"][0]["metrics"]["top5"] == pytest.approx(before["test_top5"], abs=1e-4)
     assert f"--weights {weights}" in Path("other/T5/T5.md").read_text()
-    assert "expected no --weights for T1, but got a" in cli("paper", "run", "T1", "--weights", "a").err
-
-
-def test_a_trial_does_not_replace_the_full_scale(cli: Cli, refused: Refused) -> None:
-    cli("paper", "run", "F7", "--scale", "smoke")
-    path = Path("results/moons/boundaries.json")
-    path.write_text(json.dumps({**saved(path), "scale": "full"}))
-    refused("paper", "run", "F7", "--scale", "smoke", says="pass another --out")
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "says"),
     [
-        (["T9"], "expected NAME to be"),
-        (["T7", "--scale", "huge"], "expected --scale to be"),
-        (["T7"], "expected a data folder for boston"),
-        (["T7", "--data-dir", "nowhere"], "expected boston at nowhere"),
-        (["F7", "--scale", "smoke", "--out", "file"], "expected file"),
-        (["F5", "--scale", "smoke", "--out", "file"], "expected file"),
-        (["F7", "--scale", "smoke", "--seeds", "3"], "expected no --seeds for F7, but got 3; leave it out"),
-        (["T8", "--scale", "smoke", "--protocol", "two-views"], "expected no --protocol for T8"),
-        (["T4", "--scale", "smoke", "--again"], "expected no --again for T4"),
-        (["T4", "--protocol", "three-views"], "expected --protocol to be"),
-        (["T4", "--precision", "fp16"], "expected --precision to be"),
-        (["T8", "--scale", "smoke", "--precision", "bf16"], "expected no --precision for T8"),
-        (["T8", "--scale", "smoke", "--join", "5"], "expected no --join for T8"),
-        (["T4", "--join", "0"], "expected --join to be"),
-        (
-            ["T4", "--scale", "smoke", "--only", "n=500", "--device", "cpu", "--precision", "bf16"],
-            "expected a GPU for --precision bf16, but got the CPU; use fp32",
-        ),
-        (["T4", "--scale", "smoke", "--only", "n=7"], "expected --only to be"),
-        (["T2", "--scale", "smoke", "--rows", "rcad"], "expected --rows to be one of LS, ME-ADA + LS, RCAD + LS"),
-        (["T8", "--scale", "smoke", "--rows", "RCAD"], "expected no --rows for T8"),
-        (["T4", "--scale", "smoke", "--seeds", "many"], "expected --seeds to be a number of runs"),
-        (["T4", "--scale", "smoke", "--device", "abacus"], "expected --device to be"),
-        (["T4", "--scale", "smoke", "--workers", "0"], "--workers"),
-        (["T4", "--data-dir", "nowhere"], "expected data for T4, but there are none: cifar100 not found"),
-        (
-            ["T5", "--data-dir", "nowhere"],
-            "ImageNet: the data folder has no imagenet/ with train/ and val/ of class folders, or",
-        ),
-        (["T1", "--scale", "smoke", "--seeds", "1", "--only", "SVHN", "--out", "file"], "expected file"),
+        ("T7", "expected a data folder for boston"),
+        ("T7 --data-dir nowhere", "expected boston at nowhere"),
+        ("T4 --scale smoke --only n=500 --device cpu --precision bf16", "but got the CPU; use fp32"),
     ],
 )
-def test_errors_are_one_line(words: list[str], message: str, cli: Cli) -> None:
-    Path("file").write_text("")
-    result = cli("paper", "run", *words)
-    assert result.code == 2
-    assert message in result.err.splitlines()[-1]
-    assert result.err.splitlines()[-1].startswith("rcad: ")
+def test_what_is_found_out_after_the_folder_was_made(words: str, says: str, cli: Cli) -> None:
+    result = cli("paper", "run", *words.split())
+    assert (result.code, result.err.count("\n"), says in result.err) == (2, 1, True), result.err
 
 
 def test_without_matplotlib_there_is_no_picture(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +83,6 @@ def test_without_matplotlib_there_is_no_picture(done: Cli, monkeypatch: pytest.M
     result = done("paper", "run", "F7", "--scale", "smoke")
     assert "no picture: expected matplotlib" in result.err
     assert not list(Path("results").rglob("*.png*"))
-    assert boundaries.SCALES["smoke"].grid == 12
 
 
 def test_a_suite_and_its_status(done: Cli, cli: Cli) -> None:
@@ -154,14 +108,8 @@ def test_a_suite_and_its_status(done: Cli, cli: Cli) -> None:
     every = cli("paper", "status", "--json").json()
     assert len(every) == 15
     (kept,) = (one for one in every if one["record"] is not None)
-    assert kept == {
-        "name": "T1",
-        "record": "results/T1/T1-two-views.json",
-        "scale": "smoke",
-        "protocol": "two views",
-        "claims": "a trial",
-        "our checks": "a trial",
-    }
+    names = {"name": "T1", "record": "results/T1/T1-two-views.json", "scale": "smoke", "protocol": "two views"}
+    assert kept == {**names, "claims": "a trial", "our checks": "a trial"}
 
 
 def test_a_dry_run_says_what_is_left_and_runs_nothing(cli: Cli) -> None:
@@ -204,9 +152,3 @@ def test_a_report_says_what_it_does_and_lists_its_page_first(
     page, text, tables, figures = asked.out.splitlines()
     assert (page, text, figures) == ("report/report.html", "report/report.md", "report/figures: 2 files")
     assert tables.startswith("report/tables: ")
-
-
-def test_a_folder_without_records_is_named_in_one_line(refused: Refused) -> None:
-    Path("nothing").mkdir()
-    says = "rcad: expected records of studies in nothing, but there are none; e.g. rcad paper run"
-    refused("paper", "report", "--results", "nothing", says=says)

@@ -1,37 +1,33 @@
-"""`rcad runs`: lists, details, files, removal."""
+"""`rcad runs`: lists, details, files, removal; and what users write and read: methods, seeds, numbers, tables."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli.conftest import Cli, Refused
+from rcad.cli.options import Source, parse_seeds
+from rcad.cli.screen import fields, table
 from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
 from rcad.runs.record import RunRecord, Split
 from rcad.runs.store import Store
-
-STARTED, FINISHED = "2024-01-31T11:00:00+00:00", "2024-01-31T12:00:00+00:00"
+from rcad.runs.words import duration, leading, mean_and_spread, metric, plural, size, sparkline
 
 
 def record(data: str, method: str, seed: int, status: str, epochs: int = 30) -> RunRecord:
     config = configure(data, parse_method(method), recipe="small", epochs=30, seed=seed)
     rows = [{"epoch": e, "loss": 2.0 / e, "accuracy": 90.0 + e / 10, "lr": 0.1} for e in range(1, epochs + 1)]
-    final = status in ("done", "diverged")
-    return RunRecord(
-        config=config,
-        status=status,  # type: ignore[arg-type]
-        started=STARTED,
-        finished=FINISHED if final else None,
-        epochs=rows,
-        metrics={"test_accuracy": 90.0 + seed, "test_nll": 0.25} if status == "done" else {},
-        timings={"train_seconds": 3600.0},
-        splits={"train": Split(size=90, sha256="ab" * 32)},
-        device="CPU",
-        message="the loss was no longer finite" if status == "diverged" else "",
-    )
+    more: dict[str, Any] = {} if status == "interrupted" else {"finished": "2024-01-31T12:00:00+00:00"}
+    if status == "done":
+        more["metrics"] = {"test_accuracy": 90.0 + seed, "test_nll": 0.25}
+    splits, timings = {"train": Split(size=90, sha256="ab" * 32)}, {"train_seconds": 3600.0}
+    about: dict[str, Any] = {"status": status, "started": "2024-01-31T11:00:00+00:00", "device": "CPU"}
+    return RunRecord(config=config, epochs=rows, splits=splits, timings=timings, **about, **more)
 
 
 @pytest.fixture
@@ -51,28 +47,23 @@ def ids(out: str) -> set[str]:
     return {run["id"] for run in json.loads(out)}
 
 
-@pytest.mark.parametrize(
-    ("filters", "count"),
-    [
-        (("--status", "done"), 2),
-        (("--status", "done", "--status", "diverged"), 3),
-        (("--data", "digits"), 3),
-        (("--data", "digits[:500]"), 1),
-        (("--method", "rcad"), 2),
-        (("--method", "mixup + rcad"), 1),
-        (("--data", "digits", "--method", "erm"), 0),
-    ],
-)
-def test_filters(filters: tuple[str, ...], count: int, store: Store, cli: Cli) -> None:
-    assert len(ids(cli("runs", "list", "--json", *filters).out)) == count
+def test_filters(store: Store, done: Cli) -> None:
+    for filters, count in (
+        ("--status done", 2),
+        ("--status done --status diverged", 3),
+        ("--data digits", 3),
+        ("--data digits[:500]", 1),
+        ("--method rcad", 2),
+        ("--method 'mixup + rcad'", 1),
+        ("--data digits --method erm", 0),
+    ):
+        assert len(ids(done("runs", "list", "--json", *shlex.split(filters)).out)) == count, filters
 
 
 def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = cli("runs", "list").out.splitlines()
     assert len(lines) == 6
-    assert lines[0].split() == [
-        "run", "data", "method", "seed", "status", "epochs", "test_accuracy", "test_nll", "started",
-    ]  # fmt: skip
+    assert " ".join(lines[0].split()) == "run data method seed status epochs test_accuracy test_nll started"
     monkeypatch.setenv("COLUMNS", "80")
     usual = cli("runs", "list").out.splitlines()
     assert len(usual) == 6
@@ -85,12 +76,12 @@ def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_broken_record_does_not_hide_the_others(done: Cli, store: Store) -> None:
-    (Path("runs") / ("0" * 16)).mkdir()
-    (Path("runs") / ("0" * 16) / "record.json").write_text("{")
-    result = done("runs", "list", "--json")
-    assert len(ids(result.out)) == 4
-    assert result.err.count("\n") == 1
-    assert "record.json" in result.err
+    damaged = store.folder(store.ids()[1]) / "record.json"
+    damaged.write_text(damaged.read_text()[:40])
+    for words in ("list --json", "export table.csv"):
+        result = done("runs", *words.split())
+        assert (result.err.count("\n"), str(damaged) in result.err) == (1, True)
+        assert result.out == "wrote 3 runs to table.csv\n" or len(ids(result.out)) == 3
 
 
 def test_show(done: Cli, store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,22 +91,11 @@ def test_show(done: Cli, store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
         assert part in out
     assert "█" in out
     shown = [line.split()[0] for line in out[out.index("30 epochs") :].splitlines() if line[:5].strip().isdigit()]
-    assert shown[0] == "1"
-    assert shown[-1] == "30"
-    assert len(shown) == 8
+    assert (shown[0], shown[-1], len(shown)) == ("1", "30", 8)
     whole = cli("runs", "show", run, "--json").json()
-    assert len(whole["epochs"]) == 30
-    assert whole["config"]["data"]["name"] == "digits[:500]"
+    assert (len(whole["epochs"]), whole["config"]["data"]["name"]) == (30, "digits[:500]")
     monkeypatch.setenv("COLUMNS", "40")
     done("runs", "show", run)
-
-
-def test_export_goes_on_after_a_damaged_record(done: Cli, store: Store, cli: Cli) -> None:
-    damaged = store.folder(store.ids()[1]) / "record.json"
-    damaged.write_text(damaged.read_text()[:40])
-    result = cli("runs", "export", "table.csv")
-    assert (result.code, result.out) == (0, "wrote 3 runs to table.csv\n")
-    assert str(damaged) in result.err
 
 
 def test_export_replaces_a_file_only_when_told(store: Store, done: Cli, refused: Refused) -> None:
@@ -140,7 +120,7 @@ def test_prune_removes_only_when_told(store: Store, cli: Cli) -> None:
     assert store.ids() == [keep]
 
 
-def test_pack_and_unpack(store: Store, done: Cli, cli: Cli, refused: Refused) -> None:
+def test_pack_and_unpack(store: Store, cli: Cli, refused: Refused) -> None:
     result = cli("runs", "pack", "runs", "--out", "study.jsonl.gz")
     assert result.out.startswith("packed 3 runs into study.jsonl.gz, ")
     assert "left out 1 run" in result.err
@@ -148,9 +128,86 @@ def test_pack_and_unpack(store: Store, done: Cli, cli: Cli, refused: Refused) ->
     listed = cli("runs", "list", "--json", "--runs", "study.jsonl.gz").json()
     assert listed == [{**run, "folder": "study.jsonl.gz"} for run in finished]
     assert "study.jsonl.gz" in cli("runs", "show", finished[0]["id"], "--runs", "study.jsonl.gz").out
-    assert cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out == "unpacked 3 runs into new\n"
-    again = cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out
-    assert again == "unpacked 0 runs into new; 3 were there already\n"
-    done("runs", "pack", "new", "study.jsonl.gz", "--out", "again.jsonl.gz")
-    assert Path("again.jsonl.gz").read_bytes() == Path("study.jsonl.gz").read_bytes()
+    for told in ("unpacked 3 runs into new\n", "unpacked 0 runs into new; 3 were there already\n"):
+        assert cli("runs", "unpack", "study.jsonl.gz", "--out", "new").out == told
     refused("runs", "pack", "runs", "--out", "study.jsonl.gz", says="add --force")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("rcad", {"rcad": {}}),
+        ("mixup+rcad", {"mixup": {}, "rcad": {}}),
+        (" mixup + cutout + rcad() ", {"mixup": {}, "cutout": {}, "rcad": {}}),
+        ("rcad(lam=0.1, alpha=1)", {"rcad": {"alpha": 1, "lam": 0.1}}),
+        ("rcad(norm=linf, bounds=(0, 1))", {"rcad": {"bounds": (0, 1), "norm": "linf"}}),
+        ("rcad(norm='linf', bounds=[0.0, 1.0])", {"rcad": {"bounds": (0.0, 1.0), "norm": "linf"}}),
+        ("rcad(bounds=none, every=2)", {"rcad": {"bounds": None, "every": 2}}),
+        ("rcad(alpha=-1e-3)", {"rcad": {"alpha": -0.001}}),
+        ("mixup + a.b:c(lam=0.3, what='x:y')", {"mixup": {}, "a.b:c": {"lam": 0.3, "what": "x:y"}}),
+    ],
+)
+def test_methods(text: str, rows: dict[str, dict[str, object]]) -> None:
+    assert parse_method(text) == tuple((name, tuple(values.items())) for name, values in rows.items())
+
+
+@pytest.mark.parametrize(
+    ("seed", "seeds", "expected"),
+    [(None, None, [0]), (4, None, [4]), (None, "3", [0, 1, 2]), (None, "3,5,7", [3, 5, 7]), (None, "5,", [5])],
+)
+def test_seeds(seed: int | None, seeds: str | None, expected: list[int]) -> None:
+    assert parse_seeds(seed, seeds) == expected
+
+
+def test_a_folder_is_the_same_data_however_it_is_written() -> None:
+    for written in ("images", "images/", "./images//", ".//./images"):
+        assert Source(data=written, images=None).name == "images"
+        assert Source(data=None, images=f"{written}[:8]").name == "images[:8]"
+    for own in ("./digits", "digits/"):  # one's own needs what sets it apart from the known data set
+        assert Source(data=own, images=None).name == own
+
+
+def test_numbers() -> None:
+    assert [metric("val_accuracy", 97.24), metric("test_nll", 0.104321), metric("nll", None)] == [
+        "97.2%",
+        "0.1043",
+        "-",
+    ]
+    assert [duration(s) for s in (8.42, 59.97, 125, 11520, None)] == ["8.4 s", "1m 00s", "2m 05s", "3h 12m", "-"]
+    assert [size(n) for n in (12, 1500, 2_340_000_000)] == ["12 B", "1.5 kB", "2.3 GB"]
+    assert [plural(1, "run"), plural(2, "class")] == ["1 run", "2 classes"]
+    # A spread is given from two seeds on.
+    assert [mean_and_spread("accuracy", values) for values in ([90.0], [90.0, 92.0])] == ["90.0%", "91.0 ± 1.4%"]
+    assert [mean_and_spread("nll", values) for values in ([0.1, 0.2, 0.3], [0.1, None])] == ["0.20 ± 0.10", "-"]
+    names = ["epochs", "last_nll", "val_accuracy", "test_brier", "test_nll", "selected_epoch", "test_accuracy"]
+    assert leading(names, 5) == ["test_accuracy", "test_nll", "test_brier", "val_accuracy", "last_nll"]
+
+
+def test_sparkline() -> None:
+    assert [sparkline(values) for values in ([0, 7, 3.5], [1, None, 1], [None])] == ["▁█▅", "▁ ▁", ""]
+    many = sparkline(list(range(200)), width=10)
+    assert (len(many), many[-1]) == (10, "█")
+
+
+def test_tables(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    table(["seed", "accuracy", "run"], [["0", "97.0%", "ab"], ["10", "9.5%", "cd"]], last=["mean", "53.2%", ""])
+    assert capsys.readouterr().out.splitlines() == [
+        "seed  accuracy  run",
+        "───────────────────",
+        "   0     97.0%  ab",
+        "  10      9.5%  cd",
+        "───────────────────",
+        "mean     53.2%",
+    ]
+    # Names from files cannot break them.
+    table(["class", "train"], [["a\nb", "1"], ["\x1b[31mé", "2"]])
+    fields([("features", "a\tb")])
+    found = capsys.readouterr().out.splitlines()
+    assert found[2:] == ["a\\nb           1", "\\x1b[31mé      2", "features  a\\tb"]
+    # Narrow ones wrap the last column, or drop it.
+    monkeypatch.setenv("COLUMNS", "40")
+    table(["method", "about"], [["rcad", "pays the model for being unsure, a step up the loss"]])
+    wrapped = capsys.readouterr().out.splitlines()
+    assert wrapped[2:] == ["rcad    pays the model for being unsure,", "        a step up the loss"]
+    table(["a", "b"], [["x" * 30, "y" * 30]])
+    assert capsys.readouterr().out.splitlines()[::2] == ["a", "x" * 30]

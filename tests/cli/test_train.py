@@ -1,24 +1,25 @@
-"""`rcad train`: what it prints, keeps and returns."""
+"""`rcad train`: what it prints, keeps and returns; and --track, the same for every command that trains."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
-import sys
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 import rcad.train.run as engine
-from cli.conftest import Cli, Refused, contents, interrupted
-from made import files, images, table
+from cli.conftest import Cli, Refused, contents
+from forked import interrupted
+from made import files, table
 from rcad.runs import locks
-from rcad.runs.locks import RunLock
 from rcad.runs.plain import config_id, from_toml
 from rcad.runs.store import Store
-from rcad.train.checkpoint import load_tensors
+from rcad.train.trackers import TRACKERS, Subject, Tracked
+
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 CSV = ("train", "--data", "my.csv", "--target", "colour")
@@ -29,10 +30,8 @@ def test_a_run_and_the_same_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     assert (first.code, first.err) == (0, "")
     (record,) = Store.open("runs").records()
     assert record.status == "done"
-    assert record.id in first.out
     assert f"runs/{record.id}" in first.out
     assert "epoch 2/2" in first.out
-
     monkeypatch.setattr(engine, "run", lambda *a, **k: pytest.fail("trained again"))
     again = cli(*SMALL, "--method", "rcad")
     assert (again.code, again.err) == (0, "")
@@ -46,48 +45,31 @@ def test_files_that_changed_are_not_done_already(done: Cli, cli: Cli) -> None:
     done(*words)
     assert done(*words).out.count("done already") == 2
     before = contents()
-    files(my_dot_csv=table(70))
-    changed = cli(*words)
-    assert changed.code == 2
-    assert changed.err.splitlines()[-1].startswith("rcad: expected the data that run ")
-    assert "my.csv has changed since; remove that run (rcad runs prune)" in changed.err
-    text = Path("my.csv").read_text()
-    files(my_dot_csv=text.replace("colour", "color", 1))  # it cannot even be read
-    unreadable = cli(*words)
-    assert unreadable.code == 2
-    assert "my.csv has changed since or cannot be read: expected target to be a column" in unreadable.err
-    files(my_dot_csv="\n".join([text.splitlines()[0], *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))]))
-    assert "my.csv has changed since or cannot be read: expected every class to keep" in cli(*words).err
+    head, *rows = table().splitlines()
+    few = "\n".join([head, *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))])
+    for text, says in (
+        (table(70), "my.csv has changed since; remove that run (rcad runs prune)"),
+        ("\n".join([head.replace("colour", "color"), *rows]), "or cannot be read: expected target to be a column"),
+        (few, "my.csv has changed since or cannot be read: expected every class to keep"),
+    ):
+        files(my_dot_csv=text)
+        changed = cli(*words)
+        assert changed.code == 2
+        assert changed.err.splitlines()[-1].startswith("rcad: expected the data that run ")
+        assert says in changed.err
     Path("my.csv").unlink()  # a result stays good when its data are no longer there
     assert {**contents(), "my.csv": before["my.csv"]} == before
     assert done(*words).out.count("done already") == 2
 
 
-def test_a_folder_is_the_same_data_however_it_is_written(done: Cli) -> None:
-    images()
-    images("digits")
-    words = ("--method", "erm", "--epochs", "1", "--quiet", "--data")
-    for name in ("images", "images/", "./images//", ".//./images"):
-        done("train", *words, name)
-    (record,) = Store.open("runs").records()
-    assert record.config.data.name == "images"
-    (subset,) = done("train", "--data", "images/[:8]", "--method", "erm", "--dry-run", "--json").json()
-    assert subset["config"]["data"]["name"] == "images[:8]"
-    # A folder of one's own that is called like a known data set needs what sets it apart.
-    for name in ("./digits", "digits/"):
-        done("train", *words, name, "--runs", "own")
-    assert {one.config.data.name for one in Store.open("own").records()} == {"./digits", "digits/"}
-
-
 def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     lines = cli(*SMALL, "--method", "erm", "--seeds", "3,5").out.splitlines()
-    header = next(i for i, line in enumerate(lines) if line.split()[:1] == ["seed"])
-    assert lines[header].split() == ["seed", "test_accuracy", "test_nll", "test_ece", "time", "run"]
-    assert [lines[header + i].split()[0] for i in (2, 3)] == ["3", "5"]
-    assert lines[header + 5].startswith("mean")
-    assert lines[header + 5].count("±") == 3
-    run = lines[header + 2].split()[-1]
-    assert lines[header + 7 :] == [
+    _, head, _, first, second, _, mean, _, *end = lines[lines.index("") :]
+    assert head.split() == ["seed", "test_accuracy", "test_nll", "test_ece", "time", "run"]
+    assert [line.split()[0] for line in (first, second, mean)] == ["3", "5", "mean"]
+    assert mean.count("±") == 3
+    run = first.split()[-1]
+    assert end == [
         f"mean ± standard deviation over seeds; each in {Path('runs', '<run>')}",
         "",
         "Next. Predict new examples with one of them:",
@@ -95,25 +77,11 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     ]
     one = cli(*SMALL, "--method", "erm", "--seed", "3").out
     assert "±" not in one
-    assert "mean" not in one
-    run = Store.open("runs").records()[0].id
     assert one.endswith(f"\nin runs/{run}\n\nNext. Predict new examples:\n  rcad predict runs/{run} --data NEW\n")
-
-
-def test_quiet_prints_one_line(cli: Cli) -> None:
-    one = cli(*SMALL, "--method", "erm", "--quiet")
-    assert one.out.count("\n") == 1
-    assert one.out.startswith("done: erm on digits[:100], seed 0")
-    two = cli(*SMALL, "--method", "erm", "--seeds", "2", "-q")
-    assert two.out.count("\n") == 1
-    assert two.out.startswith("2 of 2 runs done, mean ± standard deviation  test_accuracy ")
-    assert one.err == two.err == ""
-
-
-def test_dry_run_takes_a_distance_that_is_yet_to_be_measured(done: Cli, refused: Refused) -> None:
-    shown = done(*SMALL, "--method", "rcad(alpha=auto)", "--dry-run").out
-    assert from_toml(shown).method == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
-    refused(*SMALL, "--method", "rcad(alpha=auto, lam=-1)", "--dry-run", says="expected lam to be")
+    several = "2 of 2 runs done, mean ± standard deviation  test_accuracy "
+    for seeds, start in (("1", "done: erm on digits[:100], seed 0"), ("3,5", several)):  # --quiet prints one line
+        quiet = cli(*SMALL, "--method", "erm", "--seeds", seeds, "--quiet")
+        assert (quiet.out.count("\n"), quiet.out.startswith(start), quiet.err) == (1, True, "")
 
 
 @pytest.mark.parametrize(
@@ -129,44 +97,37 @@ def test_dry_run_says_what_becomes_of_several_devices(done: Cli, words: tuple[st
 
 
 def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
-    shown = cli(
-        *SMALL, "--method", "mixup + rcad(alpha=1, lam=0.02)", "--seed", "4", "--set", "train.ema=0.9", "--dry-run"
-    )
+    """That it is the same run when read again, tests/contracts/test_config_ids.py says."""
+    method = "mixup + rcad(alpha=1, lam=0.02)"
+    shown = cli(*SMALL, "--method", method, "--seed", "4", "--set", "train.ema=0.9", "--dry-run").out
     assert not Path("runs").exists()
-    config = from_toml(shown.out)
-    assert shown.out.startswith(f"# run {config_id(config)}\n")
-    assert config.seed == 4
-    assert config.train.ema == 0.9
+    config = from_toml(shown)
+    assert shown.startswith(f"# run {config_id(config)}\n")
+    assert (config.seed, config.train.ema) == (4, 0.9)
     assert config.method == (("mixup", ()), ("rcad", (("alpha", 1),)))  # lam = 0.02 was the first default
-    assert shown.out.endswith('[[method]]\nname = "mixup"\n\n[[method]]\nname = "rcad"\nalpha = 1\n# lam = 0.02\n')
-    files(run_dot_toml=shown.out)
-    assert _stable(cli("train", "--config", "run.toml", "--dry-run").out) == _stable(shown.out)
-    (plain,) = cli("train", "--config", "run.toml", "--dry-run", "--json").json()
-    assert plain["id"] == config_id(config)
-
-
-def _stable(text: str) -> list[str]:
-    """Without the line that says how long it would take."""
-    return [line for line in text.splitlines() if " parameters; " not in line]
+    assert shown.endswith('[[method]]\nname = "mixup"\n\n[[method]]\nname = "rcad"\nalpha = 1\n# lam = 0.02\n')
 
 
 def test_smoothed_rcad_says_its_direction_and_old_files_keep_theirs(cli: Cli) -> None:
     """A file without it was written when the smoothed loss was the default: read as then, and said so."""
+
+    def dry(*words: str) -> tuple[str, str]:
+        """The config and the note; how long it would take is left out."""
+        result = cli(*words, "--dry-run")
+        return re.sub(r"# .* parameters; .*\n", "", result.out), result.err
+
     method = "label_smoothing + rcad(alpha=0.5, lam=0.02)"
-    words = (*SMALL, "--method", method, "--dry-run")
-    new = cli(*words)
-    rows = dict(from_toml(new.out).method)
-    assert (rows["rcad"], new.err) == ((("direction", "plain"),), "")
-    files(new_dot_toml=new.out, old_dot_toml=new.out.replace('direction = "plain"\n', ""))
-    assert _stable(cli("train", "--config", "new.toml", "--dry-run").out) == _stable(new.out)
-    old = cli("train", "--config", "old.toml", "--dry-run")
-    assert dict(from_toml(old.out).method)["rcad"] == ()
-    assert old.out.splitlines()[0] != new.out.splitlines()[0]
-    assert old.err.startswith("note: old.toml says nothing of rcad.direction, which is read as 'training'")
-    by_setting = cli("train", "--config", "old.toml", "--set", "method.direction=plain", "--dry-run")
-    assert _stable(by_setting.out) == _stable(new.out)
-    assert _stable(cli(*SMALL, "--method", "erm", "--set", f"method={method}", "--dry-run").out) == _stable(new.out)
-    assert _stable(cli("train", "--config", "old.toml", "--method", method, "--dry-run").out) == _stable(new.out)
+    new = dry(*SMALL, "--method", method)
+    assert (dict(from_toml(new[0]).method)["rcad"], new[1]) == ((("direction", "plain"),), "")
+    files(new_dot_toml=new[0], old_dot_toml=new[0].replace('direction = "plain"\n', ""))
+    old, note = dry("train", "--config", "old.toml")
+    assert dict(from_toml(old).method)["rcad"] == ()
+    assert old.splitlines()[0] != new[0].splitlines()[0]
+    assert note.startswith("note: old.toml says nothing of rcad.direction, which is read as 'training'")
+    assert dry("train", "--config", "new.toml")[0] == new[0]
+    assert dry("train", "--config", "old.toml", "--set", "method.direction=plain")[0] == new[0]
+    assert dry(*SMALL, "--method", "erm", "--set", f"method={method}") == new
+    assert dry("train", "--config", "old.toml", "--method", method) == new
 
 
 def test_options_win_over_the_file_and_settings_over_options(cli: Cli) -> None:
@@ -193,66 +154,49 @@ def test_a_signal_leaves_a_run_that_goes_on(number: int, code: int) -> None:
     assert record.status == "interrupted"
 
 
-@pytest.fixture
-def other_process(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunLock]:
-    """The lock of a seed, as another process would hold it."""
+def test_seeds_of_another_process_are_left_to_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.05)
-
-    def holds(seed: int) -> RunLock:
-        config = from_toml(cli(*SMALL, "--method", "erm", "--seed", seed, "--dry-run").out)
-        return Store.open("runs").lock(config)
-
-    return holds
-
-
-def test_seeds_of_another_process_are_left_to_it(cli: Cli, other_process: Callable[..., RunLock]) -> None:
-    with other_process(0), other_process(2):
-        result = cli(*SMALL, "--method", "erm", "--seeds", "4", "--json")
+    words, store = (*SMALL, "--method", "erm"), Store.open("runs")
+    held = (from_toml(cli(*words, "--seed", seed, "--dry-run").out) for seed in (0, 2))
+    with store.lock(next(held)), store.lock(next(held)):
+        result = cli(*words, "--seeds", "4", "--json")
         assert [run["seed"] for run in result.json()] == [1, 3]
         assert result.code == 2
         assert result.err.startswith(f"rcad: left seeds 0, 2 to process {os.getpid()} on ")
         assert result.err.endswith("; the same command shows them when they are done\n")
-        shown = cli(*SMALL, "--method", "erm", "--seeds", "4")
+        shown = cli(*words, "--seeds", "4")
         assert (shown.code, shown.out.count("left to process"), shown.out.count("done already")) == (2, 4, 2)
-    assert cli(*SMALL, "--method", "erm", "--seeds", "4", "--quiet").code == 0
+    assert cli(*words, "--seeds", "4", "--quiet").code == 0
 
 
-def test_a_damaged_run_is_named_with_the_command_that_heals_it(done: Cli, cli: Cli, refused: Refused) -> None:
+@pytest.mark.parametrize("name", ["record.json", "model.safetensors"])
+def test_a_damaged_run_is_named_and_repaired_by_the_same_command(name: str, done: Cli, refused: Refused) -> None:
+    """That every damage of every file heals, tests/attack says."""
     words = (*SMALL, "--method", "erm", "--quiet")
     done(*words)
     (before,) = Store.open("runs").records()
-    folder = Path("runs") / before.id
-    weights = load_tensors(folder / "model.safetensors")[0]
-    for name in ("record.json", "model.safetensors"):
-        content = bytearray((folder / name).read_bytes())
-        content[len(content) // 2] ^= 1
-        (folder / name).write_bytes(content)
-        refused(*words, says=f"; to make it again: rcad runs verify {before.id} --repair, or add --repair to this ")
-        assert cli("runs", "verify").code == 2
-        done(*words, "--repair")
-        assert (folder / f"{name}.aside").read_bytes() == content
-        done("runs", "verify")
-        again = load_tensors(folder / "model.safetensors")[0]
-        assert all(torch.equal(again[key], value) for key, value in weights.items())
-        (record,) = Store.open("runs").records()
-        assert record.metrics == before.metrics
-        (folder / "record.json.aside").unlink()
+    path = Path("runs", before.id, name)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    refused(*words, says=f"; to make it again: rcad runs verify {before.id} --repair, or add --repair to this ")
+    done(*words, "--repair")
+    assert path.with_name(f"{name}.aside").read_bytes() == content
+    done("runs", "verify")
+    (record,) = Store.open("runs").records()
+    assert record.metrics == before.metrics
     assert not Path("runs/.again").exists()
 
 
-def test_a_damaged_log_of_a_finished_run_is_said_and_written_again(done: Cli) -> None:
+def test_a_damaged_log_of_a_finished_run_is_said(done: Cli) -> None:
     words = (*SMALL, "--method", "erm", "--quiet")
     done(*words)
     (path,) = Path("runs").glob("*/log.jsonl")
-    whole = path.read_text()
-    path.write_text(whole[:20])
+    path.write_text(path.read_text()[:20])
     result = done(*words)
     assert result.out.startswith("done already")
     assert f"{path} to hold the epochs of the record, but it does not; to make it again: rcad runs " in result.err
     assert result.err.count("\n") == 1
-    done("runs", "verify", "--repair", "--json")
-    assert path.read_text() == whole
-    assert path.with_name("log.jsonl.aside").read_text() == whole[:20]
 
 
 def test_a_repair_leaves_a_record_alone_whose_data_have_changed(done: Cli, cli: Cli) -> None:
@@ -285,14 +229,74 @@ def test_several_runs_under_torchrun_are_refused(refused: Refused, monkeypatch: 
     refused("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3", says=says)
 
 
-GRIDS = ("train --method erm --seeds 2", "compare --methods erm,rcad", "tune --method rcad")
+ENDS: list[tuple[str, str, dict[str, float], set[str]]] = []
+STEPS: list[tuple[str, int]] = []
 
 
-@pytest.mark.parametrize("command", [*GRIDS, "paper run T4 --scale smoke"])
-def test_every_command_that_trains_asks_ray_where_told_to(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    data = [] if command.startswith("paper") else ["--data", "digits[:100]", "--epochs", "1"]
-    result = cli(*command.split(), *data, "--executor", "ray")
-    assert (result.code, "expected ray to be installed" in result.err) == (2, True)
+class Told:
+    def __init__(self, subject: Subject) -> None:
+        self._kind = subject.kind
+
+    @staticmethod
+    def address() -> str:
+        return ""
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        STEPS.append((self._kind, step))
+
+    def finish(self, status: str, numbers: dict[str, float], every: Sequence[Path]) -> None:
+        ENDS.append((self._kind, status, numbers, {file.name for file in every if file.is_file()}))
+
+
+@pytest.fixture(autouse=True)
+def _told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("wandb", "tensorboard"):
+        monkeypatch.setitem(TRACKERS, name, Told)
+        monkeypatch.setattr("rcad.train.trackers.need", lambda *names: type("wandb", (), {"init": None}))
+    monkeypatch.setattr(Tracked, "failed", set())
+    ENDS.clear()
+    STEPS.clear()
+
+
+def ends(kind: str) -> list[tuple[str, dict[str, float], set[str]]]:
+    return [one[1:] for one in ENDS if one[0] == kind]
+
+
+def test_train_is_tracked(done: Cli) -> None:
+    words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2", "--seeds", "2", "-q")
+    done(*words, "--track", "wandb")
+    assert [status for status, *_ in ends("run")] == ["done", "done"]
+    assert STEPS == [("run", 1), ("run", 2)] * 2
+    done(*words, "--tensorboard")  # the earlier way to say --track tensorboard
+    assert len(ENDS) == 4
+
+
+def test_tune_is_tracked(done: Cli) -> None:
+    files(my_dot_csv=table())
+    words = "tune --data my.csv --target colour --method rcad --budget 2 --epochs 1 -q --track wandb"
+    for _ in range(2):  # nothing is told twice
+        done(*words.split())
+        ((status, numbers, sent),) = ends("tune")
+        assert (status, numbers["trials"], "nll" in numbers) == ("done", 2, True)
+        assert {"rcad.json", "rcad.html"} <= sent
+        assert STEPS[-2:] == [("tune", 1), ("tune", 2)]
+        assert len(ends("run")) == 2
+        assert not [name for _, found, _ in ends("run") for name in found if name.startswith("test_n")]
+
+
+def test_compare_is_tracked(done: Cli) -> None:
+    files(my_dot_csv=table())
+    words = "compare --data my.csv --target colour --seeds 2 --budget 1 --epochs 1 --methods rcad -q --track wandb"
+    done(*words.split())
+    ((_, numbers, sent),) = ends("compare")
+    assert {"question/mean", "erm/nll", "rcad/accuracy"} <= set(numbers)
+    assert {"compare.json", "compare.md", "index.html"} < sent
+    assert [name for name in sent if name.endswith(".png")]
+
+
+@pytest.mark.parametrize("target", ["T8", "T4 --only n=500 --seeds 1"])
+def test_paper_is_tracked(done: Cli, target: str) -> None:
+    done(*f"paper run {target} --scale smoke --track wandb --out out".split())
+    ((_, _, sent),) = ends("paper")
+    assert {name.rpartition(".")[2] for name in sent} >= {"json", "md"}
+    assert bool(ends("run")) == target.startswith("T4")

@@ -46,13 +46,29 @@ def _main() -> Callable[[], None]:
 def rcad(words: str, **values: object) -> Result:
     """Call the command in this process, as its script would; `{name}` in the words stands for a value."""
     arguments = [word.format(**values) if values else word for word in shlex.split(words)]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    called = patch.object(sys, "argv", ["rcad", *arguments])
-    with called, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+
+    def script() -> int:
         try:
             _main()()
         except SystemExit as end:
-            code = 0 if end.code is None else int(end.code)
+            return int(end.code or 0)
+        return 0
+
+    with patch.object(sys, "argv", ["rcad", *arguments]):
+        return _captured(script)
+
+
+def called(*words: object) -> Result:
+    """The same without the script around it, which hears signals."""
+    from rcad.cli.main import run
+
+    return _captured(lambda: run([str(word) for word in words]))
+
+
+def _captured(call: Callable[[], int]) -> Result:
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = call()
     return Result(code, out.getvalue(), err.getvalue())
 
 
@@ -126,13 +142,7 @@ def public(module: ModuleType) -> list[str]:
 
 
 class KeptRun(NamedTuple):
-    """A run record that is committed.
-
-    Attributes:
-        store: the folder or the pack to give to `--runs`.
-        id: the name it is kept under.
-        content: what the file has of it, not read by the package.
-    """
+    """A committed run record: the folder or pack to give to `--runs`, its id, and what the file has, read by nobody."""
 
     store: Path
     id: str

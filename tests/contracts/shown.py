@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 from html import unescape
-from html.parser import HTMLParser
 
 VERDICTS = ("reproduced", "not reproduced", "opposite", "undecided")
 _NUMBER = re.compile(r"(?<![\w.])(?:[TF]\d\b|[<+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?%?)")
 _TARGET = re.compile(r"([TF]\d): .*")
+_PART = re.compile(r"<h2[^>]*>(.*?)</h2>|(<details|</details>)|<tr[^>]*>(.*?)</tr>", re.DOTALL)
+_CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]{2,}")
 LABEL = 3
 """So many words are a name; more are a sentence, of which only the numbers count."""
@@ -26,56 +27,27 @@ def row(cells: list[str]) -> str:
     return " | ".join(filter(None, map(reduced, cells)))
 
 
-class _Page(HTMLParser):
-    """The rows of a page's tables by chapter; of a folded table how many there are, and a digest."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.chapters: dict[str, list[str]] = {}
-        self.folded: list[str] | None = None
-        self.cells: list[str] = []
-        self.text: list[str] | None = None
-        self.drawing = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.drawing += tag == "svg"
-        if tag == "details":
-            self.folded = []
-        elif tag == "tr":
-            self.cells = []
-        elif tag in ("td", "h2"):
-            self.text = []
-
-    def handle_endtag(self, tag: str) -> None:
-        self.drawing -= tag == "svg"
-        if tag == "h2":
-            title = " ".join("".join(self.text or ()).split())
-            target = _TARGET.sub(r"\1", title)
-            self.chapters[title if target in self.chapters else target] = []
-            self.text = None
-        elif tag == "td":
-            self.cells.append("".join(self.text or ()))
-            self.text = None
-        elif tag == "tr" and self.cells:
-            (self._rows if self.folded is None else self.folded).append(row(self.cells))
-        elif tag == "details" and self.folded:
-            self._rows.append(digest(self.folded))
-            self.folded = None
-
-    def handle_data(self, data: str) -> None:
-        if self.text is not None and not self.drawing:
-            self.text.append(data)
-
-    @property
-    def _rows(self) -> list[str]:
-        return list(self.chapters.values())[-1]
-
-
 def html(text: str) -> dict[str, list[str]]:
-    """The rows of a page by chapter, sorted."""
-    page = _Page()
-    page.feed(text)
-    return {title: sorted(rows) for title, rows in page.chapters.items() if rows}
+    """The rows of a page's tables by chapter, sorted; of a folded table how many there are, and a digest."""
+    chapters: dict[str, list[str]] = {}
+    folded: list[str] | None = None
+    for heading, fold, cells in _PART.findall(re.sub(r"<svg.*?</svg>", "", text, flags=re.DOTALL)):
+        if heading:
+            title = " ".join(_text(heading).split())
+            target = _TARGET.sub(r"\1", title)
+            rows = chapters[title if target in chapters else target] = []
+        elif fold == "<details":
+            folded = []
+        elif fold:
+            rows += [digest(folded)] if folded else []
+            folded = None
+        elif found := _CELL.findall(cells):
+            (rows if folded is None else folded).append(row([_text(cell) for cell in found]))
+    return {title: sorted(rows) for title, rows in chapters.items() if rows}
+
+
+def _text(markup: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", markup))
 
 
 def markdown(text: str) -> list[str]:

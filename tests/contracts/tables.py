@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from contracts.house import TABLES
 
 WIDTH = 100
+UPDATE = "RCAD_UPDATE_CONTRACTS"
 
 
 def text(table: Any) -> str:
@@ -40,11 +42,17 @@ def load(name: str) -> Any:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
-def save(name: str, table: Any) -> None:
-    (TABLES / f"{name}.json").write_text(text(table), encoding="utf-8")
+def check(table: str, what: str, present: Any, key: str | None = None) -> None:
+    """Compare with the committed table, or with one entry of it; or write it anew, where update.py asks for that."""
+    committed = load(table)
+    if UPDATE in os.environ:
+        new = present if key is None else {**committed, key: present}
+        (TABLES / f"{table}.json").write_text(text(new), encoding="utf-8")
+    else:
+        same(what, committed if key is None else committed.get(key), present)
 
 
-def check(name: str, expected: Any, present: Any) -> None:
+def same(what: str, expected: Any, present: Any) -> None:
     """Fail with the lines that differ."""
     lines = difflib.unified_diff(
         text(expected).splitlines(), text(present).splitlines(), "committed", "present", lineterm="", n=2
@@ -53,6 +61,6 @@ def check(name: str, expected: Any, present: Any) -> None:
     if found:
         shown = "\n".join(found[:80] + (["..."] if len(found) > 80 else []))
         pytest.fail(
-            f"{name} changed; if that is meant, run python tests/contracts/update.py and commit the table\n{shown}",
+            f"{what} changed; if that is meant, run python tests/contracts/update.py and commit the table\n{shown}",
             pytrace=False,
         )

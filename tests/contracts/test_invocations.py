@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -16,79 +15,8 @@ import pytest
 from PIL import Image
 
 from contracts import tables
-from contracts.house import RESULTS, Result, commands, rcad, without_pictures, workplace
+from contracts.house import RESULTS, TABLES, Result, commands, rcad, without_pictures, workplace
 
-TABLE = "invocations"
-DONE = """
---version
--h
-runs -h
-train --data digits[:60] --method erm --epochs 1 --json
-train --data digits[:60] --method erm --epochs 1 --quiet
-train --data my.csv --target price --method rcad --epochs 2 --seeds 2 --json
-train --data digits --method "mixup + rcad" --seeds 2 --dry-run --json
-train --data digits --method rcad --dry-run
-runs list --json
-runs list --status done --method rcad
-runs show {run} --json
-runs export table.csv
-runs prune
-runs verify --json
-push {run} owner/name --dry-run --json
-evaluate {run} --limit 20 --json
-predict {run} --data images/cat --json
-export {run} --out model.pt2 --json
-suggest-alpha --data digits[:60] --json
-tune --data my.csv --target price --method rcad --budget 2 --epochs 1 --json
-compare --data my.csv --target price --methods erm,rcad --seeds 3 --budget 1 --epochs 1 --json
-demo --fast --json
-methods list --json
-methods show rcad
-data list --json
-data import my.csv --target price --name mine --data-dir . --json
-data import images/ --json
-data verify --json
-doctor --json
-paper list --json
-paper status --out {results} --json
-paper status T4 --scale smoke --only n=500 --json
-"""
-MEND = """
-nonsense
-train
-train --data nowhere --method erm --json
-train --data digits --method nothing
-train --data digits --method "rcad(alpha=-1)"
-train --data digits --method erm --set train.epoch=1
-train --data digits --method erm --epochs 0
-train --data digits --method erm --device tpu
-train --data digits --method erm --seed 1 --seeds 2
-train --data my.csv --method erm
-train --no-such-option
-runs list --runs nowhere
-runs show ffff
-runs export my.csv
-runs export table.txt
-runs prune --status lost
-evaluate ffff
-predict ffff --data images
-predict {run} --data nowhere --json
-export ffff --out model.pt2
-suggest-alpha --data nowhere
-tune --data digits --method nothing
-compare --data nowhere
-demo --out my.csv
-methods show nothing
-data import nowhere
-data fetch nothing
-paper run T9
-paper run T7 --seeds 3
-paper status T4 --scale huge
-paper report --results nowhere
-"""
-DIVERGED = """
-train --data digits[:60] --method erm --epochs 2 --lr 1e30 --set optim.name=sgd --json
-"""
 VARYING = {
     "commit": "null or text",
     "protocol": "null or text",
@@ -96,7 +24,7 @@ VARYING = {
     "versions": "texts by package",
 }
 """What depends on the machine, on how its numbers are rounded, and on the results there are."""
-CALLS = [words for listed in (DONE, DIVERGED, MEND) for words in listed.strip().splitlines()]
+_, *CALLS = (TABLES / "calls.txt").read_text(encoding="utf-8").splitlines()
 
 
 def present(folder: Path) -> dict[str, Any]:
@@ -134,13 +62,8 @@ def _ending(words: str, result: Result) -> str:
     return f"exit {result.code}" + (", one line on stderr" if one_line and silent else f": {result.out}{result.err}")
 
 
-def update() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        tables.save(TABLE, present(Path(folder)))
-
-
 def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
-    tables.check("an exit code or the shape of --json", tables.load(TABLE), present(tmp_path))
+    tables.check("invocations", "an exit code or the shape of --json", present(tmp_path))
 
 
 def test_every_json_there_is_has_its_shape_pinned() -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from contracts import tables
-from contracts.house import KeptRun, kept_runs, rcad
+from contracts.house import kept_runs, rcad
+from contracts.test_config_ids import flat
 
-TABLE = "kept_runs"
 RUNS = kept_runs()
 SHOWN = ("test_accuracy", "test_nll", "last_accuracy", "last_nll")
 REST = (
@@ -26,47 +26,34 @@ def present() -> dict[str, dict[str, str]]:
     """By pack and id: what was run, its main numbers, and digests of all that the package reads of it."""
     found: dict[str, dict[str, str]] = {}
     for run in RUNS:
-        record = read(run)
+        record = read(run.store, run.id)
         shown = [f"{name} {record['metrics'][name]:.6g}" for name in SHOWN if name in record["metrics"]]
-        norm = record["config"]["model"]["norm"]
-        parts = [
-            _method(record),
-            *([f"{norm} norm"] if norm else []),
-            f"seed {record['config']['seed']}",
-            record["status"],
-            *shown,
-        ]
-        parts += [f"{len(record['epochs'])} epochs {_digest(record, 'epochs')}", f"rest {_digest(record, *REST)}"]
+        config, norm = record["config"], record["config"]["model"]["norm"]
+        parts = [_method(config["method"]), *([f"{norm} norm"] if norm else []), f"seed {config['seed']}"]
+        parts += [record["status"], *shown, f"{len(record['epochs'])} epochs {_digest(record, 'epochs')}"]
+        parts += [f"rest {_digest(record, *REST)}"]
         found.setdefault(run.store.name.removesuffix(".jsonl.gz"), {})[run.id] = ", ".join(parts)
     return found
 
 
-def read(run: KeptRun) -> dict[str, Any]:
-    """The record as the package gives it; what it may have more than the file has its default."""
-    return _shown(run.id, run.store)
-
-
 @functools.cache
-def _shown(run: str, store: Path) -> dict[str, Any]:
+def read(store: Path, run: str) -> dict[str, Any]:
+    """The record as the package gives it; what it may have more than the file has its default."""
     result = rcad(f"runs show {run} --runs {{store}} --json", store=store)
     assert result.code == 0, result.err
     return {key: value for key, value in result.json().items() if key != "folder"}
 
 
-def update() -> None:
-    tables.save(TABLE, present())
-
-
 def test_every_record_is_read_whole() -> None:
     for run in RUNS:
-        record = read(run)
+        record = read(run.store, run.id)
         assert record["id"] == run.id
         for key, value in run.content.items():
             assert record[key] == (value if key != "config" else _with_new_fields(value, record[key])), (run.id, key)
 
 
 def test_the_records_are_the_committed_ones() -> None:
-    tables.check("a committed run", tables.load(TABLE), present())
+    tables.check("kept_runs", "a committed run", present())
 
 
 def test_a_list_has_every_record() -> None:
@@ -80,16 +67,10 @@ def test_the_config_asks_for_the_run() -> None:
     """Its fields, given to `rcad train` one by one, name the same run: it would not be trained again."""
     for run in RUNS:
         config = run.content["config"]
-        options = [
-            f"--set {title}.{key}={_word(value)}"
-            for title, section in config.items()
-            if isinstance(section, dict)
-            for key, value in section.items()
-        ]
+        fields = {key: value for key, value in flat(config).items() if "." in key}
+        options = [f"--set {key}={_word(value)}" for key, value in fields.items()]
         method = [{**row, **MEANT.get(row["name"], {}), **row} for row in config["method"]]
-        words = (
-            f"train --data {config['data']['name']} --method '{_method({'config': {'method': method}})}' --recipe small"
-        )
+        words = f"train --data {config['data']['name']} --method '{_method(method)}' --recipe small"
         found = rcad(f"{words} {' '.join(options)} --seed {config['seed']} --dry-run --json")
         assert found.code == 0, found.err
         assert found.json()[0]["id"] == run.id
@@ -100,8 +81,7 @@ def _with_new_fields(config: dict[str, Any], now: dict[str, Any]) -> dict[str, A
     return {key: {**now[key], **value} if isinstance(value, dict) else value for key, value in config.items()}
 
 
-def _method(record: dict[str, Any]) -> str:
-    rows = record["config"]["method"]
+def _method(rows: list[dict[str, Any]]) -> str:
     texts = [(row["name"], ", ".join(f"{key}={value}" for key, value in row.items() if key != "name")) for row in rows]
     return " + ".join(f"{name}({values})" if values else name for name, values in texts)
 

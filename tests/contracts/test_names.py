@@ -1,4 +1,4 @@
-"""What other people's programs import: every public name, and how it is called."""
+"""What other people's programs and scripts call: every public name and its signature, every command and option."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 import rcad
 from contracts import tables
-from contracts.house import integration, integrations, is_ours, public
+from contracts.house import commands, integration, integrations, is_ours, public
 
 MODULES = ["rcad", "rcad.methods", *(f"rcad.integrations.{name}" for name in integrations())]
 _PATH = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])")
@@ -39,18 +39,12 @@ def present(name: str) -> dict[str, str] | None:
     return found
 
 
-def update() -> None:
-    before = tables.load("names")
-    every = {name: present(name) for name in MODULES}
-    tables.save("names", {name: before.get(name) if one is None else one for name, one in every.items()})
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_names_and_signatures(name: str) -> None:
     found = present(name)
     if found is None:
         pytest.skip(f"the library of {name} is not installed")
-    tables.check(name, tables.load("names").get(name), found)
+    tables.check("names", name, found, key=name)
 
 
 def test_the_table_has_every_module() -> None:
@@ -119,3 +113,35 @@ def _type(annotation: Any) -> Any:
         return annotation
     annotation = getattr(annotation, "__forward_arg__", annotation)
     return _Bare(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+
+
+TYPERS = ("--install-completion", "--show-completion")
+
+
+def present_commands() -> dict[str, dict[str, str]]:
+    """By the words of a command: each option with all its spellings, and what it takes."""
+    return {
+        " ".join(("rcad", *words)): dict(_option(option) for option in one.params if option.opts[0] not in TYPERS)
+        for words, one in commands()
+    }
+
+
+def test_commands_and_options() -> None:
+    tables.check("commands", "commands", present_commands())
+
+
+def _option(one: Any) -> tuple[str, str]:
+    spellings = " ".join([*one.opts, *one.secondary_opts])
+    if one.param_type_name == "argument":
+        spellings, parts = one.metavar, ["argument"]
+    else:
+        parts = ["switch" if one.is_flag else one.metavar]
+    if one.multiple or one.nargs != 1:
+        parts.append("repeatable")
+    if one.required:
+        parts.append("required")
+    if one.default is not None and one.default is not False:
+        parts.append(f"default {one.default}")
+    if one.envvar:
+        parts.append(f"${one.envvar}")
+    return spellings, ", ".join(parts)

@@ -5,12 +5,8 @@ That killed runs, every method, several seeds side by side and CUDA graphs resum
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
+import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +14,7 @@ import pytest
 import torch
 
 from contracts.house import epochs_done, rcad, weights, workplace
+from forked import interrupted
 
 # Batches, crops, mixing and random directions draw at every step; the average of weights has a state of its own.
 TRAIN = (
@@ -34,20 +31,20 @@ def _folder(tmp_path: Path) -> Iterator[None]:
 
 
 def test_stopped_and_gone_on_is_the_same_run() -> None:
-    with ctrl_c(after=2, store=Path("stopped")):
-        first = rcad(f"{TRAIN} --runs stopped")
+    stopped = shlex.split(f"{TRAIN} --runs stopped")
+    first = interrupted(*stopped, when=lambda: epochs_done(Path("stopped")) >= 2)
     assert first.code == 130
     assert [one["status"] for one in first.json()] == ["interrupted"]
     for folder in ("stopped", "whole"):
         assert rcad(f"{TRAIN} --runs {folder}").code == 0
     run = first.json()[0]["id"]
     assert record("stopped", run) == record("whole", run)
-    stopped, whole = weights(Path("stopped"), run), weights(Path("whole"), run)
-    assert stopped.keys() == whole.keys()
+    mended, whole = weights(Path("stopped"), run), weights(Path("whole"), run)
+    assert mended.keys() == whole.keys()
     assert whole
     for name, tensors in whole.items():
-        assert stopped[name].keys() == tensors.keys()
-        assert all(torch.equal(stopped[name][key], value) for key, value in tensors.items()), name
+        assert mended[name].keys() == tensors.keys()
+        assert all(torch.equal(mended[name][key], value) for key, value in tensors.items()), name
 
 
 def record(store: str, run: str) -> dict[str, Any]:
@@ -56,25 +53,3 @@ def record(store: str, run: str) -> dict[str, Any]:
     rows = [{key: value for key, value in row.items() if key != "seconds"} for row in found["epochs"]]
     assert len(rows) == 20
     return {key: value for key, value in found.items() if key not in CLOCK} | {"epochs": rows}
-
-
-@contextmanager
-def ctrl_c(after: int, store: Path) -> Iterator[None]:
-    """Press Ctrl-C once, when so many epochs are done; one that comes too late is nobody's."""
-    over = threading.Event()
-
-    def press() -> None:
-        while not over.is_set() and epochs_done(store) < after:
-            time.sleep(0.002)
-        if not over.is_set():
-            os.kill(os.getpid(), signal.SIGINT)
-
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    finger = threading.Thread(target=press)
-    finger.start()
-    try:
-        yield
-    finally:
-        over.set()
-        finger.join()
-        signal.signal(signal.SIGINT, before)

@@ -10,6 +10,7 @@ import pytest
 
 import rcad
 from evaluate.saved_run.conftest import QUICK
+from rcad.errors import InputError
 from rcad.evaluate.corruptions import mce
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import Outcome, evaluate
@@ -142,3 +143,8 @@ def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
     assert page.read_text().count("<svg ") == 2
     assert "## Against ERM" in text.read_text() == report._repr_markdown_()
     assert unsealed(json.loads(record.read_text())) == report.record
+    read = type(report).read(record)
+    assert (read.numbers, repr(read)) == (report.numbers, repr(report))
+    record.write_text(json.dumps({"kind": "rcad evaluation", "schema": 1, "suites": ["calibration"]}))
+    with pytest.raises(InputError, match="expected the report of an evaluation to hold what its kind has"):
+        type(report).read(record)

@@ -40,16 +40,8 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]\d+)?%?|e[+-]\d+|%)(?![\w.
 
 @dataclass(frozen=True)
 class Block:
-    """One block.
-
-    Attributes:
-        language: of the fence; "setup" for hidden code.
-        code: its text.
-        line: where it starts in the page, from 1.
-        skip: why it does not run, or "".
-        run: whether its commands run.
-        output: what it must print, or None.
-    """
+    """One block: `language` of the fence, "setup" for hidden code; where it starts; why it does not run, or ""; whether
+    its commands run; what it must print, or None."""
 
     language: str
     code: str

@@ -45,11 +45,8 @@ def plain_loop(
 ) -> nn.Module:
     """The net, trained by the core's criterion with nothing of any framework's.
 
-    Args:
-        method: a text, whose augmentations are applied too, or a criterion.
-        batches: (x, y), perhaps with more options of the criterion.
-        fused: gradients in the fewest passes; else by autograd.
-        per_step: `every=` counts steps of the optimizer; else batches.
+    A method's augmentations are applied too. Batches are (x, y), perhaps with options of the criterion. `per_step`:
+    `every=` counts steps of the optimizer; else batches.
     """
     value = None if isinstance(method, Criterion) else as_method(method)
     criterion = method if value is None else value.criterion()

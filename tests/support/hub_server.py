@@ -89,23 +89,22 @@ def serving() -> Iterator[Hub]:
         def missing(self, kind: str) -> None:
             self.answer(404, json.dumps({"error": f"{kind} not found"}).encode(), X_Error_Code=f"{kind}NotFound")
 
-        def do_HEAD(self) -> None:
-            self.do_GET()
-
-        def do_GET(self) -> None:
+        def asked(self) -> str:
             path = unquote(self.path).partition("?")[0]
             hub.asked.append(f"{self.command} {path}")
+            return path
+
+        def do_GET(self) -> None:
+            path = self.asked()
             if match := re.fullmatch(r"/api/((?:datasets|models)/[^/]+/[^/]+?)(?:/revision/(.+))?", path):
                 repo, revision = match[1], match[2] or "main"
                 version = hub.find(repo, revision)
                 if version is None:
                     self.missing("Revision" if repo in hub.repositories else "Repo")
                     return
-                siblings = [described(name, content) for name, content in version[1].items()]
-                name = repo.partition("/")[2]
-                self.plain(
-                    {"_id": "1", "id": name, "modelId": name, "sha": version[0], "siblings": siblings, "tags": []}
-                )
+                name, siblings = repo.partition("/")[2], [described(*file) for file in version[1].items()]
+                about = {"_id": "1", "id": name, "modelId": name, "sha": version[0]}
+                self.plain({**about, "siblings": siblings, "tags": []})
             elif match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
                 repo = f"{'datasets' if match[1] else 'models'}/{match[2]}"
                 version = hub.find(repo, match[3])
@@ -118,9 +117,10 @@ def serving() -> Iterator[Hub]:
             else:
                 self.missing("Entry")
 
+        do_HEAD = do_GET
+
         def do_POST(self) -> None:
-            path = unquote(self.path).partition("?")[0]
-            hub.asked.append(f"POST {path}")
+            path = self.asked()
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             if path == "/api/repos/create":
                 request = json.loads(body)

@@ -16,14 +16,8 @@ from rcad.integrations.resolve import MethodLike
 from small_nets import images, norm_net
 
 RCAD_TEXT = "rcad(alpha=0.5, lam=0.1)"
-QUIET = {
-    "accelerator": "cpu",
-    "devices": 1,
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-}
+QUIET = {"accelerator": "cpu", "devices": 1, "logger": False}
+QUIET |= {f"enable_{name}": False for name in ("checkpointing", "progress_bar", "model_summary")}
 
 
 def loader(data: Any = None) -> DataLoader[Any]:

@@ -1,10 +1,12 @@
-"""Small files for the tests: images, tables, archives."""
+"""Small files for the tests: images, tables, archives; and what a file of JSON holds."""
 
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -23,6 +25,11 @@ def files(**contents: bytes | str) -> None:
         path = Path(key.replace("__", "/").replace("_dot_", "."))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def saved(path: str | Path) -> Any:
+    """The JSON in a file."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
 def images(folder: str = "images", classes: int = 2, each: int = 8) -> None:

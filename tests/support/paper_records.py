@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,20 +32,14 @@ def value(row: str, column: str, seed: int) -> float:
 
 def run(row: str, column: str, seed: int, metric: str = "accuracy", *, diverged: bool = False) -> dict[str, Any]:
     score = value(row, column, seed)
-    numbers: dict[str, float | None] = {
-        metric: score,
-        "accuracy": score,
-        "nll": 2 - score / 100,
-        "brier": 0.4,
-        "ece": None,
-    }
-    return {
-        "id": f"{sum(map(ord, row + column)) * 8 + seed:016x}",
-        "seed": seed,
-        "status": "diverged" if diverged else "done",
-        "metrics": dict.fromkeys(numbers) if diverged else numbers,
-        "seconds": 20.0 if row == "RCAD" else 10.0,
-    }
+    numbers = {metric: score, "accuracy": score, "nll": 2 - score / 100, "brier": 0.4, "ece": None}
+    how = (
+        {"status": "diverged", "metrics": dict.fromkeys(numbers)}
+        if diverged
+        else {"status": "done", "metrics": numbers}
+    )
+    identity = {"id": f"{sum(map(ord, row + column)) * 8 + seed:016x}", "seed": seed}
+    return {**identity, **how, "seconds": 20.0 if row == "RCAD" else 10.0}
 
 
 def claim(where: str, statement: str, verdict: str, gain: Sequence[float] | None = None, **more: Any) -> dict[str, Any]:
@@ -68,20 +63,14 @@ def suite(
 ) -> dict[str, Any]:
     """A suite's record; every cell but the `absent` ones has runs."""
     cells = []
-    for column in columns:
-        for row in rows:
-            if (row, column) not in absent:
-                metric = (metrics or {}).get(column, "accuracy")
-                printed = {"mean": value(row, column, 0) + 1, "half": 0.12, "n": 10}
-                runs = [run(row, column, k, metric, diverged=(row, column, k) in diverged) for k in range(seeds)]
-                cells.append(
-                    {
-                        "row": row,
-                        "column": column,
-                        "published": printed if published and row in ("ERM", "RCAD") else None,
-                        "runs": runs,
-                    }
-                )
+    for column, row in itertools.product(columns, rows):
+        if (row, column) not in absent:
+            metric = (metrics or {}).get(column, "accuracy")
+            printed = {"mean": value(row, column, 0) + 1, "half": 0.12, "n": 10}
+            runs = [run(row, column, k, metric, diverged=(row, column, k) in diverged) for k in range(seeds)]
+            shown = printed if published and row in ("ERM", "RCAD") else None
+            cells.append({"row": row, "column": column, "published": shown, "runs": runs})
+    controls = [row for row in rows if row in ("random direction", "entropy at x")]
     record: dict[str, Any] = {
         "kind": "rcad study",
         "schema": 2,
@@ -93,17 +82,17 @@ def suite(
         "metric": "accuracy",
         "higher_is_better": True,
         "unit": "%",
+        "metrics": dict(metrics or {}),
         "rows": list(rows),
         "columns": list(columns),
-        "controls": [row for row in rows if row in ("random direction", "entropy at x")],
+        "controls": controls,
         "cells": cells,
         "claims": [],
         "rule": RULE,
         "notes": ["A note."],
-        "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"},
-        "seconds": 12.5,
-        "metrics": dict(metrics or {}),
         "settings": {},
+        "seconds": 12.5,
+        "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"},
     }
     return {**record, **more}
 
@@ -126,28 +115,14 @@ def series(name: str, panel: str, x: Sequence[float | str], **more: Any) -> dict
 
 def images() -> dict[str, Any]:
     pixels = [[[[[(40 * a + 20 * i + j) % 256 for j in range(4)] for i in range(4)]] * 3 for a in range(3)]] * 2
-    return {
-        "run": "x",
-        "alphas": [0.0, 0.5, 5.0],
-        "labels": ["cat", EVIL],
-        "entropy": [[0.1, 0.5, 2.0]] * 2,
-        "pixels": pixels,
-    }
+    numbers = {"alphas": [0.0, 0.5, 5.0], "entropy": [[0.1, 0.5, 2.0]] * 2, "pixels": pixels}
+    return {"run": "x", "labels": ["cat", EVIL], **numbers}
 
 
 def benchmark() -> dict[str, Any]:
+    same = {"model": "resnet18", "batch": 32, "replicas": 1, "ratio_to_floor": 3.0, "peak_memory_gib": None}
     rows = [
-        {
-            "model": "resnet18",
-            "batch": 32,
-            "method": method,
-            "mode": mode,
-            "replicas": 1,
-            "ms_per_seed_step": ratio,
-            "ratio_to_erm": ratio,
-            "ratio_to_floor": 3.0,
-            "peak_memory_gib": None,
-        }
+        {**same, "method": method, "mode": mode, "ms_per_seed_step": ratio, "ratio_to_erm": ratio}
         for mode in ("eager", "graph")
         for method, ratio in (("erm", 1.0), ("rcad", 1.9), ("me_ada", 3.5))
     ]

@@ -164,11 +164,7 @@ def essence(record: RunRecord) -> dict[str, Any]:
 
 
 class Watcher(Silent):
-    """Keeps what it is told. At the first call for which `when(watcher)` holds, it acts: a signal to this process.
-
-    Args:
-        act: the signal, or a function.
-    """
+    """Keeps what it is told. At the first call for which `when(watcher)` holds, it acts: by a signal, or a function."""
 
     def __init__(
         self, when: Callable[[Watcher], object] = lambda watcher: False, act: int | Callable[[], object] = signal.SIGINT
@@ -201,12 +197,7 @@ class Watcher(Silent):
 
 
 class Listener:
-    """Keeps the records of runs, and the places of those that are busy.
-
-    Args:
-        progress: by the places of runs; the others have a silent one.
-        on_end: takes the place of a run that has ended.
-    """
+    """Keeps the records of runs, and the places of those that are busy; `progress` and `on_end` go by places too."""
 
     pace = 0.0
 

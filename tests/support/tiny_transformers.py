@@ -88,21 +88,10 @@ def collated(rows: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
     """Plain SGD on the CPU, in the order of the data, silent; whatever is given differs."""
-    settings: dict[str, Any] = {
-        "per_device_train_batch_size": 4,
-        "num_train_epochs": 2,
-        "optim": "sgd",
-        "learning_rate": 0.1,
-        "lr_scheduler_type": "constant",
-        "max_grad_norm": 0.0,
-        "train_sampling_strategy": "sequential",
-        "use_cpu": True,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_steps": 1,
-        "log_level": "error",
-    }
+    sgd = {"optim": "sgd", "learning_rate": 0.1, "lr_scheduler_type": "constant", "max_grad_norm": 0.0}
+    order = {"per_device_train_batch_size": 4, "num_train_epochs": 2, "train_sampling_strategy": "sequential"}
+    silent = {"report_to": "none", "save_strategy": "no", "disable_tqdm": True, "log_level": "error"}
+    settings: dict[str, Any] = {**sgd, **order, **silent, "use_cpu": True, "logging_steps": 1}
     return transformers.TrainingArguments(str(folder), **{**settings, **changed})
 
 

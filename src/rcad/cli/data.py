@@ -9,6 +9,8 @@ from rcad.cli import options
 from rcad.cli.options import Reading, Text, argument, command, group, option
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError, expanded
+from rcad.runs.words import plural, size
+from rcad.train.progress import show_progress
 
 app = group(
     "Known data sets, and your own.",
@@ -54,7 +56,6 @@ def fetch_data(
     rcad data fetch svhn --extra --data-dir data
     """
     from rcad.data.official import fetch
-    from rcad.train.progress import show_progress
 
     if data_dir is None:
         raise InputError("expected a folder to put the files in, but got none; pass --data-dir or set RCAD_DATA")
@@ -84,7 +85,6 @@ def import_data(
     """
     from rcad.cli.importing import check_name, copy_to, describe, show, train_line
     from rcad.data.registry import load
-    from rcad.train.progress import show_progress
 
     place = None if name is None else check_name(name, Path(path), reading.data_dir)
     with show_progress(as_json=as_json) as progress:
@@ -111,7 +111,6 @@ def verify_data(
     rcad data verify --data-dir data
     """
     from rcad.data.registry import verify
-    from rcad.runs.words import plural
 
     results = verify(data_dir, cache_dir)
     wrong = [(path, problem) for path, problem in results if problem is not None]
@@ -137,7 +136,6 @@ def clear_data(yes: bool = options.YES, cache_dir: Path | None = options.CACHE_D
     rcad data clear --yes
     """
     from rcad.data.cache import cache_root, clear, contents
-    from rcad.runs.words import plural, size
 
     sizes = contents(cache_dir)
     for path, used in sizes.items():

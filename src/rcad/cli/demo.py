@@ -10,6 +10,9 @@ from rcad.cli import options
 from rcad.cli.options import option
 from rcad.cli.screen import say, say_json, show_parts
 from rcad.errors import expanded
+from rcad.report.document import Part
+from rcad.report.terminal import paragraph
+from rcad.train.progress import show_progress
 
 WIDE = 110
 """Columns that the whole table takes."""
@@ -34,31 +37,25 @@ def demo(
     """
     # The networks are small: several threads would only wait for each other. Before anything loads numpy.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    from rcad.train.progress import show_progress
 
     folder = expanded(out)
     with show_progress(quiet=quiet or as_json) as progress:
         progress.overall(0, 100, "loading torch, scipy and matplotlib")
         from rcad.demo import HEADER, NEXT, TRIAL, run_demo, table
 
-        result = run_demo(folder, progress, fast=fast)
-    from rcad.report.document import Part
-    from rcad.report.terminal import paragraph
-
+        record, file, page = run_demo(folder, progress, fast=fast)
     if as_json:
-        rows = [dict(zip(HEADER, map(str, row), strict=True)) for row in table(result.record).rows]
-        files = {"page": str(result.page), "record": str(result.record_file)}
-        say_json({**files, "verdicts": result.record["verdicts"], "table": rows})
+        rows = [dict(zip(HEADER, map(str, row), strict=True)) for row in table(record).rows]
+        say_json({"page": str(page), "record": str(file), "verdicts": record["verdicts"], "table": rows})
     elif quiet:
-        say(str(result.page))
+        say(str(page))
     else:
-        linear, moons, few_labels = result.record["verdicts"].values()
-        narrow = shutil.get_terminal_size().columns < WIDE
-        results = table(result.record, judged=narrow)
+        linear, moons, few_labels = record["verdicts"].values()
+        results = table(record, judged=shutil.get_terminal_size().columns < WIDE)
         parts: list[Part] = [results, f"Linear theory: {linear}", f"Moons: {moons}", few_labels]
         show_parts([*([TRIAL, results] if fast else parts), *NEXT])
-        say("\n".join(["", *paragraph("The full report, with figures:"), f"  {result.page}"]))
+        say("\n".join(["", *paragraph("The full report, with figures:"), f"  {page}"]))
     if show:
         import webbrowser
 
-        webbrowser.open(result.page.resolve().as_uri())
+        webbrowser.open(page.resolve().as_uri())

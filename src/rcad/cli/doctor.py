@@ -1,7 +1,4 @@
-"""`rcad doctor`: what this machine has, what is wrong with it, and what to do.
-
-What may crash is tried in a process of its own.
-"""
+"""`rcad doctor`: what this machine has, what is wrong with it, and what to do. What may crash has its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import typer
 
@@ -23,6 +20,8 @@ from rcad import __version__
 from rcad.cli import options
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError, MissingExtraError, cores, install
+from rcad.runs.store import Store
+from rcad.runs.words import plural, size
 
 
 def doctor(
@@ -126,9 +125,7 @@ def extra(name: str) -> Check:
 def torchvision_trap(code: int | None, last_line: str) -> Check:
     """A torchvision that was built for another torch fails to import, and takes others down with it.
 
-    Args:
-        code: the exit code of a process that imports it; None where it is not installed.
-        last_line: what that process said last.
+    `code` and `last_line` are those of a process that imports it; `code` is None where it is not installed.
     """
     if code is None:
         return Check("torchvision", "ok", "not installed, and not needed")
@@ -150,9 +147,8 @@ def bf16_trap(code: int | None, last_line: str) -> Check:
         setting = "=".join(*SAFE_ISA.items())
         cured = _tried(BF16, SAFE_ISA)[0] == 0
         remedy = f"set {setting} before Python starts" if cured else "train in fp32"
-        return Check(
-            "CPU bf16", "warn", f"dies with {signal.Signals(-code).name}; fp32 and GPUs are not affected", remedy
-        )
+        text = f"dies with {signal.Signals(-code).name}; fp32 and GPUs are not affected"
+        return Check("CPU bf16", "warn", text, remedy)
     return Check("CPU bf16", "warn", f"fails: {last_line}", "train in fp32")
 
 
@@ -163,14 +159,11 @@ def _torch() -> Iterable[Check]:
         reason = " ".join(str(error).split())[:160]
         yield Check("torch", "bad", f"does not import: {reason}", "install it as the README says")
         return
-    from rcad.runs.words import plural, size
-
     threads = f"{plural(torch.get_num_threads(), 'thread')} on {plural(cores(), 'core')}"
     yield Check("torch", "ok", f"{torch.__version__}, {threads}")
     if not torch.cuda.is_available():
-        text = (
-            f"built for CUDA {torch.version.cuda}, but no GPU is seen" if torch.version.cuda else "CPU build of torch"
-        )
+        cuda = torch.version.cuda
+        text = f"built for CUDA {cuda}, but no GPU is seen" if cuda else "CPU build of torch"
         yield Check("GPU", "ok", f"none ({text}); small jobs need none")
         return
     for index in range(torch.cuda.device_count()):
@@ -180,11 +173,9 @@ def _torch() -> Iterable[Check]:
 
 def _tried(code: str, variables: Mapping[str, str] = {}) -> tuple[int, str]:
     """What came of a program: (exit code, last line of stderr); the code is negative where a signal ended it."""
-    command, environment = [sys.executable, "-c", code], {**os.environ, **variables}
+    how: Any = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": _PATIENCE_S}
     try:
-        ended = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_PATIENCE_S
-        )
+        ended = subprocess.run([sys.executable, "-c", code], env={**os.environ, **variables}, **how)
     except subprocess.TimeoutExpired:
         return 1, f"no answer in {_PATIENCE_S} s"
     lines = ended.stderr.strip().splitlines()
@@ -210,7 +201,6 @@ def _data(data_dir: Path | None) -> Check:
 
 def _cache(cache_dir: Path | None) -> Check:
     from rcad.data.cache import cache_root, contents, entries, open_entry
-    from rcad.runs.words import plural, size
 
     root = cache_root(cache_dir)
     held = entries(cache_dir)
@@ -225,9 +215,6 @@ def _cache(cache_dir: Path | None) -> Check:
 
 
 def _runs(folder: Path) -> Check:
-    from rcad.runs.store import Store
-    from rcad.runs.words import plural
-
     if not folder.exists():
         return Check("runs", "ok", f"{folder}: none yet")
     if not folder.is_dir():
@@ -237,7 +224,6 @@ def _runs(folder: Path) -> Check:
     counts = Counter(record.status for record in records)
     text = f"{folder}: " + (", ".join(f"{count} {status}" for status, count in counts.items()) or "none yet")
     if broken:
-        return Check(
-            "runs", "bad", f"{text}; {plural(len(broken), 'record')} broken: {broken[0]}", "rcad runs verify --repair"
-        )
+        text += f"; {plural(len(broken), 'record')} broken: {broken[0]}"
+        return Check("runs", "bad", text, "rcad runs verify --repair")
     return Check("runs", "ok", text)

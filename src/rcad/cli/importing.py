@@ -7,10 +7,9 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from rcad.cli.options import Reading
 from rcad.cli.screen import fields, say, table
@@ -48,13 +47,8 @@ def show(dataset: Dataset) -> None:
     shape = " x ".join(map(str, plain["shape"]))
     kind = f"images of {shape} (channels, height, width)" if dataset.is_image else f"table, {_features(dataset)}"
     test = "none of its own: a part is held out when training" if dataset.test is None else f"{len(dataset.test):,}"
-    rows = [
-        ("data", dataset.name),
-        ("kind", kind),
-        ("task", dataset.task),
-        ("train", f"{len(dataset.train):,}"),
-        ("test", test),
-    ]
+    rows = [("data", dataset.name), ("kind", kind), ("task", dataset.task)]
+    rows += [("train", f"{len(dataset.train):,}"), ("test", test)]
     if dataset.columns:
         more = len(dataset.columns) - 8
         rows.append(("features", ", ".join(dataset.columns[:8]) + (f", and {more} more" if more > 0 else "")))
@@ -62,14 +56,11 @@ def show(dataset: Dataset) -> None:
         y = dataset.train.y
         rows.append(("target", f"{number(float(y.min()))} to {number(float(y.max()))}, mean {number(float(y.mean()))}"))
     fields([*rows, ("note", dataset.note)] if dataset.note else rows)
-    counts = plain["classes"]
-    if counts:
+    if counts := plain["classes"]:
         say(f"\n{plural(len(counts), 'class')}")
-        cells = [
-            [name, *("-" if count is None else str(count) for count in by_part.values())]
-            for name, by_part in counts.items()
-        ]
-        table(["class", "train", "test"], cells[:_CLASSES_SHOWN])
+        shown = list(counts.items())[:_CLASSES_SHOWN]
+        cells = [[name, *("-" if count is None else str(count) for count in some.values())] for name, some in shown]
+        table(["class", "train", "test"], cells)
         if len(counts) > _CLASSES_SHOWN:
             say(f"and {len(counts) - _CLASSES_SHOWN} more")
 
@@ -104,17 +95,12 @@ def _kind(path: Path) -> str | None:
     """The kind of data in a file or folder, by a quick look; None if it is no data."""
     try:
         data = recognise(path)
-        if data is None or (data.layout == "folders" and not _has_images(path)):
-            return None
     except (InputError, MissingExtraError, OSError):  # a list is no place to complain of a file that nobody asked for
         return None
-    return _KINDS.get(data.layout, "images")
-
-
-def _has_images(folder: Path) -> bool:
-    """Whether there are images below a folder: any folder of folders could be one of classes."""
-    walk = itertools.islice(os.walk(folder, followlinks=True), _FOLDERS_SEEN)
-    return any(is_image_name(name) for _, _, names in walk for name in names)
+    if data is not None and data.layout == "folders":  # as any folder of folders, it could be one of classes
+        walk = itertools.islice(os.walk(path, followlinks=True), _FOLDERS_SEEN)
+        return "images" if any(is_image_name(name) for _, _, names in walk for name in names) else None
+    return None if data is None else _KINDS.get(data.layout, "images")
 
 
 def check_name(name: str, source: Path, data_dir: Path | None) -> Path:
@@ -140,24 +126,20 @@ def copy_to(source: Path, place: Path) -> None:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix=f".{place.name}.") as scratch:
             copy = shutil.copytree if source.is_dir() else shutil.copy2
             os.rename(copy(source, Path(scratch) / place.name), place)
-    except (OSError, shutil.Error) as error:
-        reason = getattr(error, "strerror", None) or "some files could not be copied"
-        raise InputError(
-            f"expected to copy {source} to {place}, but got: {reason}; check the folder and the disk"
-        ) from None
+    except OSError as error:
+        reason = error.strerror or "some files could not be copied"
+        told = f"expected to copy {source} to {place}, but got: {reason}; check the folder and the disk"
+        raise InputError(told) from None
 
 
 def _counts(dataset: Dataset) -> dict[str, dict[str, int | None]]:
     """By class, how many training and test examples there are; None without a test set."""
-    if not dataset.classes:
-        return {}
-    train, test = (
-        [None] * len(dataset.classes)
-        if split is None
-        else np.bincount(split.y, minlength=len(dataset.classes)).tolist()
-        for split in (dataset.train, dataset.test)
-    )
-    return {name: {"train": a, "test": b} for name, a, b in zip(dataset.classes, train, test, strict=True)}
+    parts = {"train": dataset.train, "test": dataset.test}
+    found = {part: None if split is None else Counter(split.y.tolist()) for part, split in parts.items()}
+    return {
+        name: {part: None if counts is None else counts[number] for part, counts in found.items()}
+        for number, name in enumerate(dataset.classes)
+    }
 
 
 def _features(dataset: Dataset) -> str:

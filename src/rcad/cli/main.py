@@ -23,7 +23,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli import SIGNALS, USUAL, end, reason_said
+from rcad.cli.screen import warn
 from rcad.errors import InputError, MissingExtraError, one_line, shown
+from rcad.loss.method_rows import OWN
+from rcad.train.place import follows
 from rcad.train.stop import Interrupted, exit_code
 
 if TYPE_CHECKING:
@@ -33,17 +36,17 @@ log = logging.getLogger("rcad")
 
 COMMANDS = {
     "train": "train:train",
-    "predict": "predict:predict",
-    "evaluate": "evaluate:evaluate",
+    "predict": "finished:predict",
+    "evaluate": "finished:evaluate",
     "suggest-alpha": "suggest:suggest_alpha",
-    "tune": "tune:tune",
-    "compare": "compare:compare",
+    "tune": "study:tune",
+    "compare": "study:compare",
     "demo": "demo:demo",
     "data": "data:app",
     "methods": "methods:app",
     "runs": "runs:app",
-    "export": "export:export",
-    "push": "push:push",
+    "export": "finished:export",
+    "push": "finished:push",
     "paper": "paper:app",
     "doctor": "doctor:doctor",
 }
@@ -57,12 +60,11 @@ MENDABLE = (errno.ENAMETOOLONG, *FULL, errno.EROFS, errno.EACCES, errno.EPERM, e
 
 def main() -> None:
     """The entry point of the script."""
-    if sys.stdout is None:  # closed by the caller, as in `rcad runs list >&-`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by the caller, as in `rcad runs list >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a "±" must not end a command on a terminal without one
     with _signals_heard():
         try:
@@ -75,26 +77,24 @@ def main() -> None:
 @contextlib.contextmanager
 def _signals_heard() -> Iterator[None]:
     """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once."""
-    ending = False
-
-    def interrupt(number: int, frame: object) -> None:
-        nonlocal ending
-        if ending or _ending:
-            end(number)
-        ending = True
-        raise Interrupted(number)
-
+    _ending.clear()
     heard = [number for number in SIGNALS if signal.getsignal(number) in USUAL]
-    before = {number: signal.signal(number, interrupt) for number in heard}
+    before = {number: signal.signal(number, _interrupt) for number in heard}
     try:
         yield
     finally:
-        _ending.clear()
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 _ending: list[bool] = []
+
+
+def _interrupt(number: int, frame: object) -> None:
+    if _ending:
+        end(number)
+    _ending.append(True)
+    raise Interrupted(number)
 
 
 def _interrupted(stop: KeyboardInterrupt) -> int:
@@ -129,8 +129,6 @@ class _Warnings(logging.Handler):
     """Prints warnings of the engine as the command prints its own."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from rcad.cli.screen import warn
-
         warn(record.getMessage())
 
 
@@ -142,7 +140,7 @@ def _invoke(arguments: Sequence[str]) -> int:
     if COMPLETION in os.environ:  # a shell asks what could come next; Typer answers and exits
         make()(prog_name="rcad")
     # Of a command that is named no other is imported.
-    command = _command(tuple(arguments[:1]) if arguments[:1] and arguments[0] in COMMANDS else tuple(COMMANDS))
+    command = _command(tuple(word for word in arguments[:1] if word in COMMANDS) or tuple(COMMANDS))
     try:
         # Not `app()`: that one handles Ctrl-C and closed pipes in its own way.
         with command.make_context("rcad", list(arguments)) as context:
@@ -214,21 +212,17 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
     if type(error).__name__ == "Abort":  # a prompt was left with Ctrl-C or Ctrl-D
         return _fail("interrupted", exit_code(signal.SIGINT))
     if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:
-        return _fail(
-            f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it", USAGE
-        )
+        words = f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it"
+        return _fail(words, USAGE)
     if isinstance(error, OSError) and error.errno in FULL:  # what writes does not always know to which file
-        return _fail(
-            f"expected room for what is written, but got: {error.strerror}; free some, and run it again", USAGE
-        )
+        words = f"expected room for what is written, but got: {error.strerror}; free some, and run it again"
+        return _fail(words, USAGE)
     kind = f"{type(error).__name__}{_in_own_method(error)}"
     return _fail(f"unexpected {kind}: {error}; run it again with {TRACEBACK}=1 to see where", UNEXPECTED)
 
 
 def _in_own_method(error: Exception) -> str:
     """File and line in the code of a user's own method that raised the error; else an empty text."""
-    from rcad.loss.method_rows import OWN
-
     modules = {name.partition(":")[0] for name in OWN}
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         if frame.f_globals.get("__name__") in modules:
@@ -237,8 +231,6 @@ def _in_own_method(error: Exception) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    from rcad.train.place import follows
-
     if os.environ.get(TRACEBACK) not in (None, "", "0"):
         traceback.print_exc()
     with contextlib.suppress(OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
 from pathlib import Path
@@ -12,23 +12,23 @@ from typing import Any, ClassVar, get_type_hints
 
 import typer
 
-from rcad.errors import InputError, finite, whole
+from rcad.errors import InputError, finite, shown, whole
+from rcad.train.place import Executor
 
 HOW, WHERE = "How to train", "Where to train"
 """Panels of a command's help, each with a table of its own: one of all options leaves little room for sentences."""
 Text = str | None
 Check = Callable[[str, Any], None]
+MOST_SEEDS = 10_000
 
 
 def option(words: str, about: str, default: Any = None, *, check: Check | None = None, **more: Any) -> Any:
-    """An option as its help shows it; as the default of a command's parameter.
+    """An option as the default of a command's parameter.
 
     Args:
         words: its spellings, and what it takes where it is no switch.
-        about: a sentence.
         default: its value where it is not used; ... if it is required.
         check: one of `rcad.errors`, called with the option's name and a value that is not None.
-        more: of `typer.Option`.
     """
     names = [word for word in words.split() if word.startswith("-")]
 
@@ -55,21 +55,12 @@ def _check_device(option: str, name: str) -> None:
 
 RUNS = option("--runs DIR", "Folder of the runs.", Path("runs"))
 STUDY_RUNS = option("--runs DIR", "Folder for its runs. Default: runs in --out.")
-DATA_DIR = option("--data-dir DIR", "Folder that holds the data sets.", envvar="RCAD_DATA", show_envvar=True)
-CACHE_DIR = option(
-    "--cache-dir DIR",
-    "Where decoded images are kept. Default: ~/.cache/rcad.",
-    envvar="RCAD_CACHE",
-    show_envvar=True,
-)
-_METHOD = (
-    "--method METHOD",
-    'E.g. rcad, "mixup + rcad", "rcad(alpha=1)" (see: rcad methods list), or your own: mymodule:my_method.',
-)
-METHOD, REQUIRED_METHOD = option(*_METHOD), option(*_METHOD, ...)
-SKIP_BAD = option(
-    "--skip-bad", "Leave out unreadable images and, when training, rows without a target; count them.", False
-)
+DATA_DIR = option("--data-dir DIR", "Folder that holds the data sets.", envvar="RCAD_DATA")
+CACHE_DIR = option("--cache-dir DIR", "Where decoded images are kept. Default: ~/.cache/rcad.", envvar="RCAD_CACHE")
+_METHOD = 'E.g. rcad, "mixup + rcad", "rcad(alpha=1)" (see: rcad methods list), or your own: mymodule:my_method.'
+METHOD, REQUIRED_METHOD = (option("--method METHOD", _METHOD, default) for default in (None, ...))
+_SKIP_BAD = "Leave out unreadable images and, when training, rows without a target; count them."
+SKIP_BAD = option("--skip-bad", _SKIP_BAD, False)
 JSON = option("--json", "Print JSON, and nothing else, on stdout.", False)
 JOIN = option(
     "--join N",
@@ -102,10 +93,9 @@ class Source:
 
     @property
     def name(self) -> str | None:
-        """What --data or --images names, written as a run's config has it: without "./" before and "/" behind it.
+        """What --data or --images names, without "./" before and "/" behind it: the same data are the same run.
 
-        However a path is written, it is the same data, and so the same run. The path "./digits" keeps its dot, since
-        "digits" is the name of another data set.
+        The path "./digits" keeps its dot, since "digits" is the name of another data set.
         """
         from rcad.data.registry import READERS
 
@@ -191,7 +181,7 @@ class Training:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The options that `rcad.tune` and `rcad.compare` have no argument for, by the field of the config."""
+        """By their field of the config, the options that `rcad.tune` and `rcad.compare` have no argument for."""
         if self.pretrained and self.weights not in (None, "pretrained"):
             raise InputError(f"expected --pretrained or --weights, but got both ({self.weights}); leave one out")
         weights = "pretrained" if self.pretrained else self.weights
@@ -233,8 +223,6 @@ class Machines:
         keys = ("gpus_per_run", "cpus_per_run", "store_mode")
         of_ray = {key: value for key in keys if (value := getattr(self, key)) is not None}
         if self.executor is not None:
-            from rcad.train.place import Executor
-
             if self.devices is not None:
                 raise InputError(f"expected --devices or --executor, but got both: {self.devices} and {self.executor}")
             return {"device": self.device, "executor": Executor.parse(self.executor, **of_ray)}
@@ -248,37 +236,60 @@ class Machines:
         return {"device": names[0], "devices": names}
 
 
+def parse_seeds(seed: int | None, seeds: str | None, settings: Sequence[str] | None = None) -> list[int]:
+    """The seeds of `--seed 4`, `--seeds 3` (0, 1, 2) or `--seeds 3,5,7`; seed 0 where nothing was said.
+
+    A `--set seed=` beside them would do nothing, and is refused.
+    """
+    for setting in settings or ():
+        if setting.partition("=")[0].strip() == "seed":
+            raise InputError(f"expected seeds from --seeds alone, but got --set {setting}; say e.g. --seeds 3,5")
+    if seeds is None:
+        return [0 if seed is None else seed]
+    if seed is not None:
+        raise InputError(f"expected --seed or --seeds, but got both ({seed} and {seeds!r}); leave one out")
+    parts = [part.strip() for part in seeds.strip().removesuffix(",").split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 19 for part in parts):
+        forms = "a number of runs (3) or a list of seeds (3,5,7)"
+        raise InputError(f"expected --seeds to be {forms}, but got {shown(seeds)}")
+    numbers = list(map(int, parts))
+    if "," not in seeds:
+        if not 1 <= numbers[0] <= MOST_SEEDS:
+            raise InputError(f"expected --seeds to be 1 to {MOST_SEEDS} runs, but got {seeds!r}")
+        return list(range(numbers[0]))
+    if len(set(numbers)) < len(numbers):
+        raise InputError(f"expected each of --seeds once, but got {seeds!r}; a run with the same seed is the same run")
+    return numbers
+
+
 def bundled(function: Callable[..., None]) -> Callable[..., None]:
     """The function as Typer takes it: an option for each field of those of its parameters that are bundles."""
     types = get_type_hints(function)
     bundles: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
-
-    def options() -> Iterator[inspect.Parameter]:
-        for name, parameter in inspect.signature(function).parameters.items():
-            if name not in bundles:
-                yield parameter.replace(annotation=types[name])
-                continue
-            kinds = get_type_hints(bundles[name])
-            for field in fields(bundles[name]):
-                spec: Any = copy.copy(field.default)
-                spec.rich_help_panel = getattr(bundles[name], "panel", spec.rich_help_panel)
-                yield parameter.replace(name=field.name, default=spec, annotation=kinds[field.name])
+    parameters = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in bundles:
+            parameters.append(parameter.replace(annotation=types[name]))
+            continue
+        kinds = get_type_hints(bundles[name])
+        for field in fields(bundles[name]):
+            spec: Any = copy.copy(field.default)
+            spec.rich_help_panel = getattr(bundles[name], "panel", spec.rich_help_panel)
+            parameters.append(parameter.replace(name=field.name, default=spec, annotation=kinds[field.name]))
 
     def call(**values: Any) -> None:
         built = {name: kind(**{f.name: values.pop(f.name) for f in fields(kind)}) for name, kind in bundles.items()}
         function(**built, **values)
 
-    parameters = list(options())
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
 def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a function that is a command.
+    """Decorates a command, whose help is its docstring: a sentence for lists of commands, more on it, and examples.
 
-    Its help is the function's docstring: a sentence for lists of commands, more on it, and examples as the last
-    paragraph, on lines of their own. A test runs every example.
+    Examples are the last paragraph, each on a line of its own. A test runs them all.
     """
 
     def add(function: Callable[..., None]) -> Callable[..., None]:
@@ -319,13 +330,6 @@ def _version(print_it: bool) -> None:
         raise typer.Exit
 
 
-def root(
-    context: typer.Context,
-    version: bool = option("--version", "Print the version and exit.", False, callback=_version, is_eager=True),
-) -> None:
-    help_without_command(context)
-
-
 def plain_switches(command: Any, above: typer.Context | None = None) -> None:
     """Remove the <bool> that Typer's help prints after switches, for sub-commands too."""
     context = typer.Context(command, parent=above, **command.context_settings)
@@ -338,10 +342,15 @@ def plain_switches(command: Any, above: typer.Context | None = None) -> None:
 
 def help_without_command(context: typer.Context) -> None:
     """Print the help of a group that was called without a command."""
-    if context.invoked_subcommand is None:
-        text = context.get_help()
-        if text:  # with rich's help it has been printed already
-            typer.echo(text)
+    if context.invoked_subcommand is None and (text := context.get_help()):  # rich prints it itself
+        typer.echo(text)
+
+
+def root(
+    context: typer.Context,
+    version: bool = option("--version", "Print the version and exit.", False, callback=_version, is_eager=True),
+) -> None:
+    help_without_command(context)
 
 
 def group(text: str, *examples: str) -> typer.Typer:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import Machines, Text, argument, command, group, option
+from rcad.cli.options import Machines, Text, argument, command, group, option, parse_seeds
 from rcad.cli.screen import say, say_json, table, warn
 from rcad.errors import InputError, expanded, one_of
+from rcad.paper.targets import TARGETS
+from rcad.report.terminal import paragraph
+from rcad.runs.words import plural
+from rcad.train.progress import show_progress
 
 if TYPE_CHECKING:
-    from rcad.paper.run import Outcome as Made
     from rcad.paper.suite import Order
 
 app = group(
@@ -23,11 +26,7 @@ app = group(
     "rcad paper list",
     "rcad paper run T8 --scale smoke --out trial",
 )
-SCALES = ("smoke", "small", "full")
-PRECISIONS = ("fp32", "bf16")
 PROTOCOLS = {"one-view": "one view", "two-views": "two views", "tuned": "tuned"}
-MODELS = ("small_cnn",)
-
 RESULTS = Path("results")
 
 
@@ -39,7 +38,7 @@ class Suite:
         "--scale smoke|small|full",
         "smoke: seconds on tiny data; small: fewer epochs, seeds and images; full: as the paper.",
         "full",
-        check=partial(one_of, choices=SCALES),
+        check=partial(one_of, choices=("smoke", "small", "full")),
     )
     seeds: Text = option(
         "--seeds N|A,B,..", "Seeds for each number of the table. Default: 3; at full scale as many as the paper."
@@ -54,7 +53,7 @@ class Suite:
         "--precision fp32|bf16",
         "Number format of training; bf16 is faster, for GPUs.",
         "fp32",
-        check=partial(one_of, choices=PRECISIONS),
+        check=partial(one_of, choices=("fp32", "bf16")),
     )
     only: list[str] | None = option("--only COLUMN", "Compute only this column or data set, e.g. n=500; repeatable.")
     rows: list[str] | None = option(
@@ -72,10 +71,8 @@ class Suite:
 
     def order(self, name: str, **more: Any) -> Order:
         """The order for `make_suite`: these options and more."""
-        from rcad.cli.request import parse_seeds
         from rcad.paper.benchmarks import SEEDS
         from rcad.paper.suite import Order
-        from rcad.paper.targets import TARGETS
 
         usual = TARGETS[name].seeds if self.scale == "full" else SEEDS[self.scale]  # type: ignore[index]
         seeds = parse_seeds(None, self.seeds or str(usual))
@@ -92,9 +89,6 @@ def list_targets(as_json: bool = options.JSON) -> None:
     rcad paper list
     rcad paper list --json
     """
-    from rcad.paper.targets import TARGETS
-    from rcad.report.terminal import paragraph
-
     rows = [
         [target.name, f"{target.folder}/{target.stem}", target.cost, ", ".join(target.data) or "none", target.about]
         for target in TARGETS.values()
@@ -148,47 +142,54 @@ def run_target(
     rcad paper run F2 --scale smoke --dry-run
     rcad paper run T4 --precision bf16 --finished --data-dir DATA
     """
-    from rcad.paper.targets import TARGETS
     from rcad.train.trackers import parse_trackers
 
     target, trackers = _target(name), parse_trackers(track)
     if target != "T5":
         _refuse_options(target, {"--weights": weights})
-    if not TARGETS[target].is_suite:
-        _refuse_options(
-            target,
-            {
-                **_used(suite, "seeds", "only", "runs"),
-                "--workers": workers,
-                **_used(machines, "devices", "executor"),
-                **_used(suite, "rows"),
-                "--minutes": minutes,
-                "--model": model,
-                "--candidates": candidates,
-                "--finished": finished or None,
-                "--join": None if join == 1 else join,
-                **_used(suite, "protocol", "precision"),
-            },
-        )
+    if TARGETS[target].is_suite:
+        _refuse_options(target, {"--again": again or None})
+        if model is not None:
+            one_of("--model", model, ("small_cnn",))
+            one_of("--protocol with --model", suite.protocol, ("tuned",))
+        if candidates is not None:
+            one_of("--protocol with --candidates", suite.protocol, ("tuned",))
+        how = {**machines.places, "workers": workers, "joined": join, "minutes": minutes, "track": trackers}
+        how |= {"finished": finished}
+        start = None if weights is None else str(expanded(weights))
+        order = suite.order(target, **how, model=model, candidates=candidates, weights=start)
+        if dry_run:
+            _show_plan(order)
+            return
+        from rcad.paper.run import make_suite
+        from rcad.train.scheduler import Outcome
+
+        with show_progress() as progress:
+            made = make_suite(order, progress, warn)
+        if isinstance(made, Outcome):
+            warn(made.words())
+            raise typer.Exit(made.exit_code)
+        reused = "every run was there already"
+    else:
+        numbers: dict[str, object] = {"--workers": workers, "--minutes": minutes, "--candidates": candidates}
+        numbers |= {"--model": model, "--finished": finished or None, "--join": None if join == 1 else join}
+        of_suites = _used(suite, "seeds", "only", "runs", "rows", "protocol", "precision")
+        _refuse_options(target, {**of_suites, **_used(machines, "devices", "executor"), **numbers})
         if dry_run:
             _show_records(suite.out, False, target)
-        else:
-            _run_study(target, suite, again, trackers)
-        return
-    _refuse_options(target, {"--again": again or None})
-    if model is not None:
-        one_of("--model", model, MODELS)
-        one_of("--protocol with --model", suite.protocol, ("tuned",))
-    if candidates is not None:
-        one_of("--protocol with --candidates", suite.protocol, ("tuned",))
-    how = {**machines.places, "workers": workers, "joined": join, "minutes": minutes, "track": trackers}
-    how |= {"finished": finished}
-    start = None if weights is None else str(expanded(weights))
-    order = suite.order(target, **how, model=model, candidates=candidates, weights=start)
-    if dry_run:
-        _show_plan(order)
-    else:
-        _run_suite(order)
+            return
+        from rcad.paper.run import make_study
+
+        with show_progress() as progress:
+            made = make_study(target, suite.scale, suite.out, suite.data, progress.detail, again=again, track=trackers)  # type: ignore[arg-type]
+        reused = "the numbers were there already, with the same settings; --again computes them again"
+    if made.reused:
+        say(f"{target}: {reused}")
+    for file in made.files:
+        say(str(file))
+    if made.note:
+        warn(made.note)
+    say(f"{target}: {made.line}" + ("" if suite.scale == "full" else f" ({suite.scale} scale: a trial, no evidence)"))
 
 
 @command(app, "status")
@@ -203,8 +204,6 @@ def status(
     rcad paper status
     rcad paper status T4 --scale smoke
     """
-    from rcad.paper.targets import TARGETS
-
     target = None if name is None else _target(name)
     if target is not None and TARGETS[target].is_suite:
         _show_cells(suite.order(target), as_json)
@@ -223,8 +222,6 @@ def report(
     rcad paper report --out report
     """
     from rcad.paper.report import build
-    from rcad.runs.words import plural
-    from rcad.train.progress import show_progress
 
     if not any(file.suffix in (".json", ".gz") for file in results.rglob("*")):
         raise InputError(f"expected records of studies in {results}, but there are none; e.g. rcad paper run F5 first")
@@ -239,8 +236,6 @@ def report(
 
 def _target(name: str) -> str:
     """The name of a table or figure as the paper writes it."""
-    from rcad.paper.targets import TARGETS
-
     one_of("NAME", name.upper(), TARGETS)
     return name.upper()
 
@@ -257,65 +252,26 @@ def _refuse_options(target: str, values: dict[str, object]) -> None:
             raise InputError(f"expected no {words} for {target}, but got {value}; leave it out")
 
 
-def _run_suite(order: Order) -> None:
-    from rcad.paper.run import make_suite
-    from rcad.train.progress import show_progress
-    from rcad.train.scheduler import Outcome
-
-    with show_progress() as progress:
-        outcome = make_suite(order, progress, warn)
-    if isinstance(outcome, Outcome):
-        warn(outcome.words())
-        raise typer.Exit(outcome.exit_code)
-    _show_outcome(order.name, order.scale, outcome, "every run was there already")
-
-
-def _run_study(name: str, suite: Suite, again: bool, track: tuple[str, ...]) -> None:
-    from rcad.paper.run import make_study
-    from rcad.train.progress import show_progress
-
-    with show_progress() as progress:
-        outcome = make_study(name, suite.scale, suite.out, suite.data, progress.detail, again=again, track=track)  # type: ignore[arg-type]
-    reused = "the numbers were there already, with the same settings; --again computes them again"
-    _show_outcome(name, suite.scale, outcome, reused)
-
-
-def _show_outcome(name: str, scale: str, outcome: Made, reused: str) -> None:
-    if outcome.reused:
-        say(f"{name}: {reused}")
-    for file in outcome.files:
-        say(str(file))
-    if outcome.note:
-        warn(outcome.note)
-    say(f"{name}: {outcome.line}" + ("" if scale == "full" else f" ({scale} scale: a trial, no evidence)"))
-
-
 def _show_records(out: Path, as_json: bool, target: str | None = None) -> None:
     """A line for each target, or for one: its records, and what they found."""
-    from rcad.paper.targets import TARGETS
+    from rcad.paper.claims import by_verdict
+    from rcad.paper.record import Study
 
-    rows = [row for name in ([target] if target else TARGETS) for row in _records(name, out)]
+    rows = []
+    for name in [target] if target else TARGETS:
+        folder, stem = out / TARGETS[name].folder, TARGETS[name].stem
+        tuned = sorted(folder.glob(f"{stem}-tuned*.json"))
+        paths = [folder / f"{stem}.json", folder / f"{stem}-two-views.json", *tuned]
+        studies = {path: Study.read(path) for path in paths if path.is_file()}
+        for path, study in studies.items():
+            verdicts = [by_verdict(side) or "-" for side in study.tally]
+            rows.append([name, str(path), study.scale, study.protocol or "-", *verdicts])
+        rows += [] if studies else [[name, *["-"] * 5]]
     header = ["name", "record", "scale", "protocol", "claims", "our checks"]
     if as_json:
         say_json([dict(zip(header, (None if cell == "-" else cell for cell in row), strict=True)) for row in rows])
         return
     table(header, rows, spare=["record"])
-
-
-def _records(name: str, out: Path) -> list[list[str]]:
-    from rcad.paper.claims import by_verdict
-    from rcad.paper.record import Study
-    from rcad.paper.targets import TARGETS
-
-    folder, stem = out / TARGETS[name].folder, TARGETS[name].stem
-    paths = [folder / f"{stem}.json", folder / f"{stem}-two-views.json", *sorted(folder.glob(f"{stem}-tuned*.json"))]
-    rows = []
-    for path in paths:
-        if path.is_file():
-            study = Study.read(path)
-            verdicts = [by_verdict(side) or "-" for side in study.tally]
-            rows.append([name, str(path), study.scale, study.protocol or "-", *verdicts])
-    return rows or [[name, "-", "-", "-", "-", "-"]]
 
 
 def _show_cells(order: Order, as_json: bool) -> None:

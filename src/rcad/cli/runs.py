@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from rcad.cli import options
 from rcad.cli.options import Text, argument, command, group, option
-from rcad.cli.screen import say, say_json, warn
-from rcad.errors import InputError, finite
+from rcad.cli.screen import fields, say, say_json, table, warn
+from rcad.errors import InputError, finite, one_of, visible
+from rcad.loss.method_rows import label
+from rcad.runs.export import export
+from rcad.runs.pack import read_pack
+from rcad.runs.plain import to_toml
+from rcad.runs.record import STATUSES, RunRecord
+from rcad.runs.store import Store, pack, prune
+from rcad.runs.words import duration, leading, metric, number, plural, seconds, size, sparkline
+from rcad.train.place import Place
+from rcad.train.progress import show_progress
 
 app = group("The records of runs.", "rcad runs list", "rcad runs show 3f2a", "rcad runs export table.csv")
 
 LONGEST_WAIT = 36_500.0
 """Days that --older-than counts at most."""
+METRICS_LISTED, EPOCHS_SHOWN, COLUMNS_SHOWN = 2, 8, 6
 STATUS = option("--status STATUS", "Only done, diverged, interrupted, failed or running ones; repeatable.")
 
 
@@ -34,15 +46,51 @@ def list_runs(
     rcad runs list --status done --data digits --method rcad
     rcad runs list --json
     """
-    from rcad.cli.results import filtered, run_object, show_list
-    from rcad.runs.store import Store
-
     store = Store.open(runs, create=False)
-    records = filtered(store.records(on_error=lambda error: warn(str(error))), status or (), data, method)
+    for word in status or ():
+        one_of("--status", word, (*STATUSES, "failed"))
+    records = [
+        record
+        for record in _readable(store)
+        if (not status or record.status in status or record.state in status)
+        and (data is None or data in (record.config.data.name, record.config.data.name.partition("[")[0]))
+        and (method is None or method in (label(record.config.method), *(name for name, _ in record.config.method)))
+    ]
     if as_json:
         say_json([run_object(record, store) for record in records])
-    else:
-        show_list(records)
+        return
+    if not records:
+        say("no runs that fit; train one: rcad train --data digits --method rcad")
+        return
+    names = leading((name for record in records for name in record.metrics), METRICS_LISTED)
+    rows = []
+    for record in records:
+        summary = {**record.summary(), "status": record.state}
+        about = [str(summary[key]) for key in ("data", "method", "seed", "status", "epochs")]
+        rows.append([record.id, *about, *metric_cells(record, names), _when(record.started)])
+    headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
+    table(headers, rows, spare=["started", "epochs", *names[1:]])
+
+
+def _readable(store: Store) -> list[RunRecord]:
+    """The records of a folder; a damaged one is told and left out."""
+    return store.records(on_error=lambda error: warn(str(error)))
+
+
+def run_object(record: RunRecord, store: Store) -> dict[str, Any]:
+    """A run in the JSON of a list of runs."""
+    about = {name: getattr(record, name) for name in ("message", "started", "finished")}
+    return {**record.summary(), **about, "timings": dict(record.timings), "folder": str(store.where(record.id))}
+
+
+def metric_cells(record: RunRecord, names: Sequence[str]) -> list[str]:
+    """These metrics of a run, in a table."""
+    return [metric(name, record.metrics.get(name)) for name in names]
+
+
+def _when(moment: str) -> str:
+    """A time in the local zone, to the minute."""
+    return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 @command(app, "show")
@@ -56,15 +104,56 @@ def show_run(
     rcad runs show 3f2a
     rcad runs show 3f2a --json
     """
-    from rcad.cli.results import show_record
-    from rcad.runs.store import Store
-
     store = Store.open(runs, create=False)
     record = store.get(run)
     if as_json:
         say_json({**record.to_dict(), "folder": str(store.where(record.id))})
-    else:
-        show_record(record, store)
+        return
+    shown = (("network", "model"), ("trained", "method"))
+    fields(
+        [
+            ("run", record.id),
+            ("status", record.state + (f": {record.message}" if record.message else "")),
+            ("started", _when(record.started)),
+            ("time", duration(seconds(record))),
+            *((name, record.resolved[key]) for name, key in shown if key in record.resolved),
+            ("device", record.device or "-"),
+            ("memory", "-" if record.peak_memory_bytes is None else size(record.peak_memory_bytes)),
+            ("versions", ", ".join(f"{name} {version}" for name, version in record.versions.items()) or "-"),
+            ("commit", record.commit or "-"),
+            ("folder", str(store.where(record.id))),
+        ]
+    )
+    say("\n" + to_toml(record.config).rstrip())
+    if record.splits:
+        say("\nsplits")
+        table(
+            ["split", "examples", "hash of indices"],
+            [[k, str(s.size), s.sha256[:16]] for k, s in record.splits.items()],
+        )
+    if record.metrics:
+        say("\nmetrics")
+        fields([(name, metric(name, value)) for name, value in record.metrics.items()])
+    if record.epochs:
+        part = f", {EPOCHS_SHOWN} of them" if len(record.epochs) > EPOCHS_SHOWN else ""
+        say(f"\n{plural(record.last_epoch, 'epoch')}{part}")
+        _show_epochs(record)
+
+
+def _show_epochs(record: RunRecord) -> None:
+    """A table of a few epochs, and a sparkline of each column."""
+    columns = dict.fromkeys(name for row in record.epochs for name in row if name not in ("epoch", "seconds", "lr"))
+    names = sorted(columns, key=lambda name: name != "loss")[:COLUMNS_SHOWN]
+    count = len(record.epochs)
+    places = sorted({round(i * (count - 1) / (EPOCHS_SHOWN - 1)) for i in range(EPOCHS_SHOWN)})
+    rows = []
+    for place, row in ((place, record.epochs[place]) for place in places):
+        cells = [number(v) if isinstance(v := row.get(name), int) else metric(name, v) for name in names]
+        rows.append([str(int(row.get("epoch") or place + 1)), *cells])
+    table(["epoch", *names], rows)
+    if count > 1:
+        say()
+        fields([(name, sparkline([row.get(name) for row in record.epochs])) for name in names])
 
 
 @command(app, "export")
@@ -79,12 +168,8 @@ def export_runs(
     rcad runs export table.parquet
     rcad runs export records.json
     """
-    from rcad.runs.export import export
-    from rcad.runs.store import Store
-    from rcad.runs.words import plural
-
     _check_new(file, force)
-    records = Store.open(runs, create=False).records(lambda error: warn(str(error)))
+    records = _readable(Store.open(runs, create=False))
     export(records, file)
     say(f"wrote {plural(len(records), 'run')} to {file}")
 
@@ -108,9 +193,6 @@ def prune_runs(
     rcad runs prune --checkpoints --yes
     rcad runs prune --status interrupted --older-than 30
     """
-    from rcad.cli.results import show_pruned
-    from rcad.runs.store import Store, prune
-
     pruned = prune(
         Store.open(runs, create=False),
         ids=ids or None,
@@ -119,7 +201,13 @@ def prune_runs(
         checkpoints_only=checkpoints,
         apply=yes,
     )
-    show_pruned(pruned, checkpoints=checkpoints, removed=yes)
+    if not pruned:
+        say("nothing to remove")
+        return
+    table(["run", "status", "size"], [[run.id, run.status, size(run.bytes)] for run in pruned])
+    which = ("the checkpoints of " if checkpoints else "") + plural(len(pruned), "run")
+    total = f"{which}, {size(sum(run.bytes for run in pruned))}"
+    say(f"\nremoved {total}" if yes else f"\nwould remove {total}; add --yes to do it")
 
 
 @command(app, "verify")
@@ -142,10 +230,6 @@ def verify_runs(
     rcad runs verify 3f2a --repair
     rcad runs verify --runs runs --json
     """
-    from rcad.cli.results import show_verified
-    from rcad.runs.store import Store
-    from rcad.train.place import Place
-    from rcad.train.progress import show_progress
     from rcad.train.repair import CURES, verify
     from rcad.train.repair import repair as mend
 
@@ -162,8 +246,16 @@ def verify_runs(
         for number, item in enumerate(verify(store, chosen), 1):
             checked.append(item)
             progress.detail("checking runs", number, 0)
-    show_verified(checked, as_json=as_json)
     left = [damage for _, damages in checked for damage in damages]
+    if as_json:
+        sound = [{"path": str(path), "problem": None, "cure": None} for path, damages in checked if not damages]
+        say_json([*sound, *({"path": str(d.path), "problem": d.words, "cure": CURES[d.cure]} for d in left)])
+    else:
+        for path, damages in checked:
+            say(f"{'bad' if damages else 'ok '}  {visible(str(path))}")
+            for damage in damages:
+                say(f"     {visible(damage.words)}: {CURES[damage.cure]}")
+        say(f"{plural(len(checked), 'item')} checked, {sum(bool(damages) for _, damages in checked)} damaged")
     if code or not left:
         raise typer.Exit(code)
     more = f" (and {len(left) - 1} more)" if len(left) > 1 else ""
@@ -188,9 +280,6 @@ def pack_runs(
     rcad runs pack runs --out study.jsonl.gz
     rcad runs pack runs study.jsonl.gz --out larger.jsonl.gz
     """
-    from rcad.runs.store import Store, pack
-    from rcad.runs.words import plural, size
-
     _check_new(out, force)
     packing = pack([Store.open(source, create=False) for source in sources], out)
     if packing.unfinished:
@@ -209,10 +298,6 @@ def unpack_runs(
 
     rcad runs unpack study.jsonl.gz --out runs
     """
-    from rcad.runs.pack import read_pack
-    from rcad.runs.store import Store
-    from rcad.runs.words import plural
-
     runs, store = read_pack(file), Store.open(out)
     new = sum(store.unpack(run) for run in runs.values())
     old = f"; {len(runs) - new} were there already" if new < len(runs) else ""

@@ -41,12 +41,7 @@ def table(
     last: Sequence[str] | None = None,
     spare: Sequence[str] = (),
 ) -> None:
-    """Print a table that fits the terminal.
-
-    Args:
-        last: a row that sums up the others, set apart.
-        spare: columns that can be left out, one after the other.
-    """
+    """Print a table that fits the terminal: a `last` row sums up, and `spare` columns go where there is no room."""
     from rcad.report.document import Table
     from rcad.report.terminal import table_lines
 

@@ -11,11 +11,12 @@ from rcad.cli import options
 from rcad.cli.options import Reading, Source, option
 from rcad.cli.screen import say, say_json, table
 from rcad.errors import InputError
+from rcad.runs.files import replacing
+from rcad.train.progress import Progress, show_progress
 
 if TYPE_CHECKING:
     from rcad.loss.suggest_alpha import Along
     from rcad.runs.config import RunConfig
-    from rcad.train.progress import Progress
     from rcad.train.task import Problem
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -51,7 +52,6 @@ def suggest_alpha(
 
     from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
-    from rcad.train.progress import show_progress
     from rcad.train.task import prepare, read
 
     data = source.required
@@ -68,9 +68,8 @@ def suggest_alpha(
     distances = distances[apart(distances)]
     alpha = 0.5 * distances.quantile(0.5).item()
     if not as_json:
-        shape = tuple(problem.train[0].shape[1:])
+        shape, low, high = tuple(problem.train[0].shape[1:]), alpha / 2, 2 * alpha
         say(f"{data}: {len(problem.train[1]):,} training examples, inputs of shape {shape}")
-        low, high = alpha / 2, 2 * alpha
         say(f"try alpha {alpha:.3g}, half the median distance to another class; tune from {low:.3g} to {high:.3g}")
     with show_progress(as_json=as_json) as progress:
         rows = _train_and_look(config, problem, alpha, progress) if check else []
@@ -81,8 +80,16 @@ def suggest_alpha(
         quantiles = {str(q): distances.quantile(q).item() for q in (0.05, 0.5, 0.95)}
         say_json({"alpha": alpha, "flip_distance": flip, "distance": quantiles, "curve": [r._asdict() for r in rows]})
         return
-    if rows:
-        _show(rows, alpha, flip)
+    cells = []
+    for row in rows:
+        marks = ["half the distance between classes"] if row.alpha == alpha else []
+        marks += ["ERM's predictions flip"] if row.alpha == flip else []
+        numbers = [f"{row.alpha:.3g}", f"{row.accuracy:.0%}", f"{row.entropy:.2f}", f"{row.flipped:.0%}"]
+        cells.append([*numbers, "; ".join(marks)])
+    if cells:
+        say("training examples moved along ERM's own gradient (entropy in nats):\n")
+        table(["alpha", "accuracy", "entropy", "flipped", "what it is"], cells)
+        say()
     if flip is not None and flip > alpha:
         say(f"but ERM's predictions flip only at about {flip:.3g}: a smaller alpha may hurt, so start there")
     if figure is not None:
@@ -103,21 +110,13 @@ def _check_figure(figure: Path, check: bool) -> None:
 
 
 def draw(rows: list[Along], alpha: float, flip: float | None, path: Path) -> None:
-    """Draw entropy and accuracy against alpha.
-
-    Args:
-        rows: at growing distances; the one at 0 is drawn as a level, since the axis is logarithmic.
-        alpha: the suggestion; half to double of it is marked as the window to tune in.
-        flip: where half of the right predictions have flipped, if they do.
-        path: a .png or .svg file.
-    """
+    """Draw entropy and accuracy against alpha; at 0 as a level, since the axis is logarithmic."""
     from rcad.report.drawing import blank, picture
-    from rcad.runs.files import replacing
 
     figure = blank(6.4, 4.2)
     left = figure.subplots()
     right = left.twinx()
-    moved = [row for row in rows if row.alpha > 0]
+    still, *moved = rows
     steps = [row.alpha for row in moved]
     left.axvspan(alpha / 2, 2 * alpha, color="#009E73", alpha=0.15, lw=0, label="the window to tune in")
     left.axvline(alpha, color="#009E73", lw=1.8, label=f"half the distance between classes, {alpha:.3g}")
@@ -125,9 +124,7 @@ def draw(rows: list[Along], alpha: float, flip: float | None, path: Path) -> Non
         left.axvline(flip, color="#666666", lw=1.4, ls=":", label=f"ERM's predictions flip, {flip:.3g}")
     left.plot(steps, [100 * row.accuracy for row in moved], "o-", color="#0072B2", label="accuracy (left)")
     right.plot(steps, [row.entropy for row in moved], "s--", color="#D55E00", label="entropy (right)")
-    for row in rows:
-        if row.alpha == 0:
-            left.axhline(100 * row.accuracy, color="#0072B2", lw=0.9, ls=(0, (1, 2)), label="accuracy at x (left)")
+    left.axhline(100 * still.accuracy, color="#0072B2", lw=0.9, ls=(0, (1, 2)), label="accuracy at x (left)")
     left.set_xscale("log", base=2)
     left.set_xticks(steps, [f"{step:.3g}" for step in steps])
     left.minorticks_off()
@@ -157,15 +154,3 @@ def _train_and_look(config: RunConfig, problem: Problem, alpha: float, progress:
     trainer.model.eval()
     x, y = (part[:EXAMPLES] for part in problem.train)
     return along_adversarial(trainer.model, as_unit_float(x), y, [0.0, *(alpha * factor for factor in FACTORS)])
-
-
-def _show(rows: list[Along], alpha: float, flip: float | None) -> None:
-    cells = []
-    for row in rows:
-        marks = ["half the distance between classes"] if row.alpha == alpha else []
-        marks += ["ERM's predictions flip"] if row.alpha == flip else []
-        numbers = [f"{row.alpha:.3g}", f"{row.accuracy:.0%}", f"{row.entropy:.2f}", f"{row.flipped:.0%}"]
-        cells.append([*numbers, "; ".join(marks)])
-    say("training examples moved along ERM's own gradient (entropy in nats):\n")
-    table(["alpha", "accuracy", "entropy", "flipped", "what it is"], cells)
-    say()

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from rcad.cli import options
-from rcad.cli.options import HOW, WHERE, Machines, Reading, Source, Text, Training, option
-from rcad.cli.screen import warn
-from rcad.errors import InputError, one_of, whole
+from rcad.cli.options import HOW, WHERE, Machines, Reading, Source, Text, Training, option, parse_seeds, written
+from rcad.cli.runs import metric_cells, run_object
+from rcad.cli.screen import say, say_json, table, warn
+from rcad.errors import InputError, command, one_line, one_of, whole
+from rcad.loss import method_rows
+from rcad.runs.config import RunConfig
+from rcad.runs.files import read_text
+from rcad.runs.plain import config_id, from_plain, from_toml, to_plain, to_toml
+from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
+from rcad.runs.store import WEIGHTS, Store
+from rcad.runs.words import duration, leading, mean_and_spread, said, seconds
+from rcad.train.place import ENGINES, Place, follows, world
+from rcad.train.progress import show_progress
 
 if TYPE_CHECKING:
-    from rcad.runs.config import RunConfig
-    from rcad.train.place import Place
     from rcad.train.scheduler import Outcome
 
-ENGINES = ("auto", "eager", "graph", "compile")
+METRICS_SHOWN = 3
 
 
 def train(
@@ -97,20 +109,10 @@ def train(
     rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2
     rcad train --data digits --method rcad --epochs 3 --repair
     """
-    from rcad.cli.request import parse_seeds, requested
-    from rcad.cli.results import print_configs, show
-    from rcad.train.place import Place, follows
-
     if join > 1 and at_once == 1:
         raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
-    first = requested(
-        config,
-        {"name": source.required if config is None else source.name, **reading.main, **reading.own},
-        method,
-        training.recipe,
-        {"train.epochs": training.epochs, "model.name": training.model, **training.fields},
-        training.setting or (),
-    )
+    data = {"name": source.required if config is None else source.name, **reading.main, **reading.own}
+    first = _requested(config, data, method, training)
     configs = [first]
     if seed is not None or seeds is not None:
         configs = [replace(first, seed=number) for number in parse_seeds(seed, seeds, training.setting)]
@@ -118,7 +120,7 @@ def train(
         from rcad.train.run import plan_of
 
         place = Place.of(runs, **reading.places, device=machines.device, stream=stream)
-        print_configs(configs, as_json, None if as_json else plan_of(first, place) + _shares(machines, len(configs)))
+        _print_configs(configs, as_json, None if as_json else plan_of(first, place) + _shares(machines, len(configs)))
         return
     where = {**reading.places, **machines.places, "stream": stream}
     if track or tensorboard:
@@ -128,8 +130,61 @@ def train(
     place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
     outcome = _run_all(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
     if not follows():
-        show(outcome, place.store, quiet=quiet, as_json=as_json)
+        _show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
+
+
+def _requested(file: Path | None, data: Mapping[str, Any], method: str | None, training: Training) -> RunConfig:
+    """The config that the options ask for: the file of --config or a recipe first, options over it, --set last."""
+    from rcad.runs.configure import configure, override
+
+    settings = training.setting or []
+    fields = {"train.epochs": training.epochs, "model.name": training.model, **training.fields}
+    defaults = None
+    if any(setting.strip().startswith("method.") for setting in settings):
+        from rcad.loss.methods import method_defaults  # which takes torch
+
+        defaults = method_defaults()
+    if file is not None:
+        return override(_from_file(file, data, method, training.recipe, fields), settings, methods=defaults)
+    if method is None and (named := RECIPES.get(training.recipe or "")):
+        method = named.method or None
+    if method is None:
+        raise InputError("expected --method, but it is missing; e.g. --method rcad")
+    settings = [*written(fields), *settings]
+    rows = method_rows.named_method(method)
+    return configure(data, rows, recipe=training.recipe, settings=settings, methods=defaults)
+
+
+def _from_file(
+    file: Path, data: Mapping[str, Any], method: str | None, recipe: str | None, fields: Mapping[str, Any]
+) -> RunConfig:
+    text = read_text(file)
+    try:
+        plain: dict[str, Any] = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return from_toml(text, source=str(file))  # raises, with a line that says where
+    if recipe is not None:
+        plain["recipe"] = recipe
+    if method is not None:
+        rows = method_rows.named_method(method)
+        if method_rows.has_own(rows) and plain.get("method"):
+            before = method_rows.method_rows(plain["method"])
+            if method_rows.method_text(before) == method_rows.method_text(rows):
+                from rcad.loss.own import imported
+
+                imported(before)  # raises if the code has changed since the file was written
+        plain["method"] = method_rows.rows_to_plain(rows if "recipe" in plain else method_rows.spelled(rows))
+    for key, value in {**{f"data.{key}": value for key, value in data.items()}, **fields}.items():
+        title, _, name = key.partition(".")
+        # A section that is no table is left for the reader of configs to refuse.
+        if value is not None and isinstance(section := plain.setdefault(title, {}), dict):
+            section[name] = value
+    config = from_plain(plain, source=str(file))
+    method_rows.check_named(config.method)
+    for words in method_rows.left_open(config.method):
+        print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
+    return config
 
 
 def _shares(machines: Machines, runs: int) -> str:
@@ -155,9 +210,8 @@ def _run_all(
     quiet: bool,
 ) -> Outcome:
     """Make every run, or one run on several devices: as one of their processes, or by starting them."""
-    from rcad.runs.plain import config_id
-    from rcad.train.place import follows, world
-    from rcad.train.progress import show_progress
+    from rcad.train.repair import refuse_damaged
+    from rcad.train.repair import repair as mend
     from rcad.train.scheduler import canonical_config, schedule
 
     ranks = world()
@@ -169,13 +223,9 @@ def _run_all(
     by_id = {config_id(config): config for config in map(canonical_config, configs)}
     existing = [run for run in by_id if place.store.folder(run).is_dir()]
     if existing and not repair:
-        from rcad.train.repair import refuse_damaged
-
         refuse_damaged(place.store, existing, warn)
     with show_progress(quiet=quiet or follows(), as_json=as_json) as progress:
         if existing and repair and not follows():
-            from rcad.train.repair import repair as mend
-
             mend(place, existing, progress, configs=by_id)
         if ranks is not None:
             from rcad.train.cluster.ranks import as_rank
@@ -186,3 +236,82 @@ def _run_all(
     from rcad.train.cluster.ranks import launch
 
     return launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)
+
+
+def _print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None = None) -> None:
+    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the method is wrong."""
+    from rcad.loss.methods import Method
+    from rcad.train.scheduler import canonical_config
+    from rcad.train.task import AUTO
+
+    rows = method_rows.rows_to_plain(configs[0].method)
+    # What is measured on the data has no value yet.
+    Method.from_dict({"methods": [{key: value for key, value in row.items() if value != AUTO} for row in rows]})
+    configs = [canonical_config(config) for config in configs]
+    if as_json:
+        say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
+        return
+    about = f"# {plan}\n" if plan else ""
+    say("\n\n".join(f"# run {config_id(config)}\n{about}{_toml(config)}" for config in configs))
+
+
+def _toml(config: RunConfig) -> str:
+    """The config as TOML; parameters left out of a method's row because they had a former default are comments."""
+    head, *blocks = to_toml(config).rstrip().split("\n[[method]]\n")
+    for place, (row, full) in enumerate(zip(config.method, method_rows.as_recorded(config.method), strict=True)):
+        missing = [f"\n# {key} = {value!r}" for key, value in full[1] if key not in dict(row[1])]
+        blocks[place] = blocks[place].rstrip("\n") + "".join(missing) + "\n" * (place + 1 < len(blocks))
+    return "\n[[method]]\n".join([head, *blocks])
+
+
+def _show(outcome: Outcome, store: Store, *, quiet: bool, as_json: bool) -> None:
+    """Print the results of a grid; why it stopped early goes to stderr."""
+    if as_json:
+        say_json([run_object(record, store) for record in outcome.records])
+    elif quiet:
+        say(_final_line(outcome))
+    elif outcome.records:
+        say()
+        _show_table(outcome.records, store)
+    if words := outcome.words():
+        warn(words)
+
+
+def _show_table(records: Sequence[RunRecord], store: Store) -> None:
+    """A row per run, a row of means over the finished ones, and the folder."""
+    names = leading((name for record in records for name in record.metrics), METRICS_SHOWN)
+    done = [record for record in records if record.status == "done"]
+    status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
+    last = None
+    if len(done) > 1:
+        took = duration(statistics.fmean(seconds(record) or 0.0 for record in done))
+        last = ["mean", *_means(done, names), *("" for _ in status), took, ""]
+    rows = []
+    for record in records:
+        ending = [*([record.status] if status else []), duration(seconds(record)), record.id]
+        rows.append([str(record.config.seed), *metric_cells(record, names), *ending])
+    table(["seed", *names, *status, "time", "run"], rows, last=last)
+    spread = "" if last is None else "mean ± standard deviation over seeds; "
+    several = len(records) > 1
+    say(f"\n{spread}each in {store.path / '<run>'}" if several else f"\nin {store.where(records[0].id)}")
+    saved = [folder for record in done if ((folder := store.where(record.id)) / WEIGHTS).exists()]
+    if saved:
+        which = " with one of them" if several else ""
+        say(f"\nNext. Predict new examples{which}:\n  {command('rcad', 'predict', str(saved[0]))} --data NEW")
+
+
+def _final_line(outcome: Outcome) -> str:
+    """The grid in one line."""
+    if len(outcome.records) == 1:
+        record = outcome.records[0]
+        already = record.id in outcome.already
+        return said(record, already) + ("" if already else f"  run {record.id}")
+    done = [record for record in outcome.records if record.status == "done"]
+    names = leading((name for record in done for name in record.metrics), METRICS_SHOWN)
+    means = [f"{name} {mean}" for name, mean in zip(names, _means(done, names), strict=True)]
+    spread = ", mean ± standard deviation" if len(done) > 1 else ""
+    return "  ".join([f"{len(done)} of {len(outcome.records)} runs done{spread}", *means])
+
+
+def _means(records: Sequence[RunRecord], names: Sequence[str]) -> list[str]:
+    return [mean_and_spread(name, [record.metrics.get(name) for record in records]) for name in names]

@@ -1,4 +1,4 @@
-"""`rcad evaluate`: tables, records, a page; one line for whatever is wrong."""
+"""`rcad evaluate`, `rcad predict` and `rcad export`: what is done with finished runs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.conftest import Cli, Refused, interrupted, saved
-from made import files, images, png, table
+from cli.conftest import Cli, Refused
+from forked import interrupted
+from made import files, images, png, saved, table
 from rcad.runs.files import unsealed
 from rcad.runs.store import Store
+from rcad.runs.words import title
 from report.test_html import Tree
 from trained import run_id
 
@@ -39,8 +41,8 @@ def test_the_whole_of_it(done: Cli, cli: Cli, runs: Path) -> None:
     result = done("evaluate", *chosen, *QUICK)
     lines = result.out.splitlines()
     assert lines[-1] == str(PAGE)
-    for title in ("Calibration", "Attacks", "Corruptions", "Out of distribution", "Against ERM"):
-        assert lines.count(title) == 1
+    for heading in ("Calibration", "Attacks", "Corruptions", "Out of distribution", "Against ERM"):
+        assert lines.count(heading) == 1
     assert "Provenance of the corrupted images: generated." in lines
     assert any("AUROC" in line for line in lines)  # each table says what its numbers are
     assert len(evaluations(runs)) == 16
@@ -70,17 +72,14 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
     (runs / torn / "record.json").write_text("{")
     result = cli("evaluate", "all", "--suite", "calibration", "--out", "o", "-q")
     assert (result.code, result.out) == (2, "o/evaluation.html\n")
-    lines = result.err.splitlines()
-    assert [line.split(": ")[1] for line in lines[:1]] == [f"left out {torn}"]
-    assert sorted(line.split(": ")[1] for line in lines) == sorted(f"left out {run}" for run in (bare, cut, torn))
+    left_out = [line.split(": ")[1] for line in result.err.splitlines()]
+    assert left_out[0] == f"left out {torn}"
+    assert set(left_out) == {f"left out {run}" for run in (bare, cut, torn)}
     found = saved("o/evaluation.json")
     assert sum(len(group["runs"]) for group in found["groups"]) == 4
     assert {one["run"] for one in found["left_out"]} == {bare, cut, torn}
     for file in ("o/evaluation.md", "o/evaluation.html"):
         assert f"Left out: {cut}: expected " in Path(file).read_text()
-    again = cli("evaluate", "all", "--suite", "calibration", "--out", "o", "--json")
-    assert again.code == 2
-    assert [one["run"] for one in again.json()["left_out"]] == [one["run"] for one in found["left_out"]]
 
 
 def test_data_that_lie_elsewhere_leave_no_run(done: Cli, cli: Cli) -> None:
@@ -95,49 +94,22 @@ def test_data_that_lie_elsewhere_leave_no_run(done: Cli, cli: Cli) -> None:
     assert (result.code, Path("o").exists()) == (2, False)
 
 
-def test_a_wrong_request_is_one_line_for_all_runs(refused: Refused, runs: Path) -> None:
-    (runs / run_id("rcad", 1) / "model.safetensors").write_bytes(b"junk")
-    refused("evaluate", "all", "--ood-data", "cifra10", says="did you mean 'cifar10'")
-
-
-CASES: dict[str, tuple[tuple[str, ...], str]] = {
-    "no run": (("evaluate",), "RUN"),
-    "unknown run": (("evaluate", "zz"), "'zz'"),
-    "unknown suite": (("evaluate", "all", "--suite", "atacks"), "did you mean 'attacks'"),
-    "no number": (("evaluate", "all", "--attack-eps", "0.1,big"), "'big'"),
-    "divided by nothing": (("evaluate", "all", "--attack-eps", "8/0"), "'8/0'"),
-    "unknown device": (("evaluate", "all", "--device", "gpu"), "'gpu'"),
-    "no store": (("evaluate", "all", "--runs", "nowhere"), "'nowhere'"),
-    "half a corrupted set": (("evaluate", "ERM", "--corrupted", "half"), "half"),
-    "own data as foreign": (("evaluate", "ERM", "--ood-data", "digits"), "another data set"),
-    "without weights": (("evaluate", "BARE"), "model.safetensors"),
-    "broken weights": (("evaluate", "BROKEN"), "model.safetensors"),
-    "out is a file": (("evaluate", "ERM", "--out", "file"), "file"),
-    "somebody's page": (("evaluate", "ERM", "--out", "site"), "site/evaluation.html"),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_one_line_and_nothing_written(name: str, refused: Refused, runs: Path) -> None:
-    words, says = CASES[name]
-    ids = {"ERM": run_id("erm"), "BARE": run_id("rcad", 0), "BROKEN": run_id("rcad", 1)}
-    (runs / ids["BARE"] / "model.safetensors").unlink()
-    (runs / ids["BROKEN"] / "model.safetensors").write_bytes(b"junk")
-    files(file="", site__evaluation_dot_html="mine", half__fog_dot_npy="junk")
-    refused(*(ids.get(word, word) for word in words), says=says)
-
-
-def test_an_unfinished_run_and_changed_data(done: Cli, refused: Refused) -> None:
+@pytest.fixture
+def own_run(done: Cli) -> str:
     files(my_dot_csv=table())
     done("train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "1", "-q")
     (run,) = Store.open("runs").ids()
-    record = Path("runs") / run / "record.json"
+    return run
+
+
+def test_an_unfinished_run_and_changed_data(own_run: str, refused: Refused) -> None:
+    record = Path("runs", own_run, "record.json")
     whole = record.read_text()
     record.write_text(json.dumps({**unsealed(json.loads(whole)), "status": "interrupted", "finished": None}))
-    refused("evaluate", run, says=f"{run} is interrupted")
+    refused("evaluate", own_run, says=f"{own_run} is interrupted")
     record.write_text(whole)
     files(my_dot_csv=table(61))
-    refused("evaluate", run, says="my.csv has changed since")
+    refused("evaluate", own_run, says="my.csv has changed since")
 
 
 def test_images_that_got_another_size_are_changed_data(done: Cli, refused: Refused) -> None:
@@ -149,12 +121,10 @@ def test_images_that_got_another_size_are_changed_data(done: Cli, refused: Refus
     refused("evaluate", *Store.open("runs").ids(), "--suite", "calibration", says=advice)
 
 
-def test_a_foreign_table_has_the_target_of_the_run(done: Cli, refused: Refused) -> None:
-    files(my_dot_csv=table(), other_dot_csv=table(30), bare_dot_csv=table().replace("colour", "c"))
-    done("train", "--data", "my.csv", "--target", "colour", "--method", "erm", "--epochs", "1", "-q")
-    words = ("evaluate", *Store.open("runs").ids(), "--suite", "ood", "--ood-data")
-    result = done(*words, "other.csv", "--json")
-    assert "ood_other.csv_msp_auroc" in result.json()["groups"][0]["numbers"]
+def test_a_foreign_table_has_the_target_of_the_run(own_run: str, done: Cli, refused: Refused) -> None:
+    files(other_dot_csv=table(30), bare_dot_csv=table().replace("colour", "c"))
+    words = ("evaluate", own_run, "--suite", "ood", "--ood-data")
+    assert "ood_other.csv_msp_auroc" in done(*words, "other.csv", "--json").json()["groups"][0]["numbers"]
     refused(*words, "bare.csv", says="expected target to be a column of bare.csv, but got 'colour'")
 
 
@@ -164,9 +134,48 @@ def test_an_interruption_keeps_what_is_finished(runs: Path) -> None:
     found = interrupted("evaluate", run, "--limit", "0", "--out", "out", when=lambda: bool(evaluations(runs)))
     assert found.code == 130
     assert found.err.splitlines()[-1].startswith("rcad: interrupted; every finished suite is kept")
-    assert "Traceback" not in found.err
     (path,) = evaluations(runs)
     assert path.name.startswith("calibration-")
     assert not Path("out").exists()
-    assert not [path for path in runs.rglob("*") if "partial" in path.name]
     assert os.listdir(runs / run / "evaluation") == [path.name]
+
+
+@pytest.fixture
+def run(trained_runs: Path) -> str:
+    shutil.copytree(trained_runs / run_id("erm"), Path("runs") / run_id("erm"))
+    images("new", each=2)
+    return run_id("erm")[:12]
+
+
+def test_predict(cli: Cli, run: str) -> None:
+    result = cli("predict", run, "--data", "new", "--out", "p.csv")
+    assert (result.code, result.err) == (0, "")
+    first, last = result.out.splitlines()
+    assert (first[:15], last) == ("4 predictions: ", "p.csv")
+    names = [line.partition(",")[0] for line in Path("p.csv").read_text().splitlines()]
+    assert names == ["file", *(f"class{c}/{i}.png" for c in "01" for i in "01")]
+    assert cli("predict", f"runs/{run}", "--data", "new", "--quiet").out == "predictions.csv\n"
+    assert Path("predictions.csv").read_bytes() == Path("p.csv").read_bytes()
+    newest = cli("predict", "last", "--data", "new").out.splitlines()  # which one that is, it says
+    assert newest[0] == f"run {run_id('erm')}: {title(Store.open('runs').get('last').config)}"
+    assert newest[1:] == [first, "predictions.csv"]
+
+
+def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refused) -> None:
+    files(new__bad_dot_png=png(keep=30))
+    refused("predict", run, "--data", "new", says="expected new/bad.png to be an image")
+    result = cli("predict", run, "--data", "new", "--skip-bad")
+    assert result.out.startswith("1 image skipped, e.g.: expected new/bad.png to be an image")
+    assert "pass --skip-bad" not in result.out
+    found = cli("predict", run, "--data", "new", "--skip-bad", "--json").json()
+    assert list(found) == ["run", "data", "out", "examples", "skipped", "classes"]
+    assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (4, 1, 4)
+
+
+def test_export(cli: Cli, run: str) -> None:
+    result = cli("export", run, "--to", "torch", "--out", "m.pt2")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"the file's outputs are those of run {run_id('erm')}, up to ")
+    assert result.out.endswith(" in probability\nm.pt2\n")
+    found = cli("export", run, "--out", "m.pt2", "--json").json()
+    assert (found["shape"], found["largest_difference"] < 1e-5) == ([1, 8, 8], True)

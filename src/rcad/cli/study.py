@@ -1,0 +1,124 @@
+"""`rcad compare`: does it help on MY data? `rcad tune`: a method's numbers by the held-out split."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from rcad.cli import options
+from rcad.cli.options import Machines, Reading, Source, Text, Training, option, parse_seeds
+from rcad.cli.screen import say, say_json, show_parts, warn
+from rcad.train.progress import show_progress
+
+
+def compare(
+    *,
+    source: Source,
+    methods: Text = option(
+        "--methods A,B,..",
+        "Default: erm, label_smoothing, rcad; for regression erm, rcad. Your own: mymodule:my_method.",
+    ),
+    reading: Reading,
+    metric: Text = option("--metric METRIC", "The metric that decides: nll (default), accuracy, brier or rmse."),
+    seeds: Text = option("--seeds N|A,B,..", "N splits (seeds 0 to N-1), or these. Default: 10."),
+    budget: int | None = option(
+        "--budget N", "Configurations that each method tries. Default: 8; on images 1, which means no tuning."
+    ),
+    controls: bool = option("--controls/--no-controls", "Include RCAD's two controls.", True),
+    training: Training,
+    out: Path = option("--out DIR", "Folder of the report.", Path("rcad-compare")),
+    runs: Path | None = options.STUDY_RUNS,
+    machines: Machines,
+    track: Text = options.TRACK,
+    as_json: bool = options.JSON,
+    quiet: bool = options.QUIET,
+) -> None:
+    """Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.
+
+    The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data. ERM is
+    always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
+    OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
+    command again to continue or to add methods: nothing is trained twice.
+
+    rcad compare --data my.csv --target colour --epochs 3 --budget 2
+    rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes
+    rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3
+    rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"
+    rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3
+    """
+    numbers = parse_seeds(None, seeds or "10", training.setting)
+    from rcad.report.terminal import part_lines
+    from rcad.study.compare import compare as compare_methods
+
+    with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
+        asked = {"metric": metric, "seeds": numbers, "budget": budget, "controls": controls}
+        where = {"out": out, "runs": runs, **machines.places, "track": track, "progress": progress}
+        how = {**reading.entry, **training.entry, **asked, **where}
+        comparison = compare_methods(source.required, methods, **how)
+    if as_json:
+        say_json({**comparison.record, "files": [str(file) for file in comparison.files]})
+    elif quiet:
+        say(comparison.record["sentences"][0])
+    else:
+        first, _, differences, *_ = comparison.document.sections
+        say("\n".join(part_lines(comparison.verdict)))
+        show_parts([*first.parts[:2], *differences.tables[1:]])
+        say("\n".join(["", *map(str, comparison.files)]))
+
+
+def tune(
+    *,
+    method: str = options.REQUIRED_METHOD,
+    source: Source,
+    budget: int = option("--budget N", "Number of configurations to try.", 20),
+    space: Text = option("--space SPACE", "Hyperparameters to search. Default: the method's own ranges."),
+    search: str = option("--search random|grid|optuna", "How to choose configurations.", "random"),
+    by: Text = option(
+        "--by METRIC", "Validation metric: accuracy, nll, brier or rmse. Default: accuracy; nll for regression."
+    ),
+    reading: Reading,
+    training: Training,
+    seeds: Text = option("--seeds N|A,B,..", "Average each trial over these seeds. Default: seed 0."),
+    out: Path = option("--out DIR", "Folder of the record and the page.", Path("rcad-tune")),
+    runs: Path | None = options.STUDY_RUNS,
+    machines: Machines,
+    track: Text = options.TRACK,
+    as_json: bool = options.JSON,
+    quiet: bool = options.QUIET,
+) -> None:
+    """Tune a method's hyperparameters on the validation split; the test split is never read.
+
+    The budget counts trials and is the same for every method; the first trial is the method's default. Each trial is
+    trained on every seed. Run the same command again to continue, or with a larger budget to add trials. --space is
+    key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto counts in half distances between
+    classes; a key is a parameter of the method or a setting such as optim.lr.
+
+    rcad tune --data diabetes --method rcad --budget 4 --epochs 2
+    rcad tune --data diabetes --method rcad --space "lam=log(0.1, 1)" --epochs 2
+    rcad tune --data diabetes --method rcad --search grid --budget 4 --epochs 2
+    rcad tune --data my.csv --target colour --method label_smoothing --seeds 2
+    rcad tune --data my.csv --target colour --method rcad --budget 3 --json
+    """
+    numbers = parse_seeds(None, seeds, training.setting)
+    from rcad.report.document import Command
+    from rcad.study.tune import tune as search_for
+
+    with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
+        asked = {"budget": budget, "space": space, "search": search, "by": by, "seeds": numbers}
+        where = {"out": out, "runs": runs, **machines.places, "track": track, "progress": progress}
+        tuning = search_for(source.required, method, **{**reading.entry, **training.entry, **asked, **where})
+    record_file, page, *pictures = map(str, tuning.files)
+    if as_json:
+        say_json({**tuning.record, "files": {"record": record_file, "page": page, "pictures": pictures}})
+    elif quiet:
+        say("\n".join([tuning.verdict, *([tuning.command] if tuning.command else [])]))
+    else:
+        table, *parts = tuning.document.sections[0].parts
+        show_parts([table, tuning.verdict, *(part for part in parts if isinstance(part, Command))])
+        say("\n".join(["", *map(str, tuning.files)]))
+    done, outcome = len(tuning.record["trials"]), tuning.outcome
+    if outcome is not None and not outcome.complete:
+        warn(f"stopped after {done} of {tuning.record['planned']} trials; run the same command to continue")
+        raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(int(tuning.best is None))

@@ -1,0 +1,225 @@
+"""`rcad compare` and `rcad tune`: from own data to a report that claims no more than the test does."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Cli, Refused
+from forked import interrupted
+from made import files, saved, table
+from rcad.runs.store import Store
+from rcad.train import run as execution
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+OUT = Path("rcad-compare")
+COMPARE = ("compare", "--data", "my.csv", "--target", "price", "--epochs", 3, "--budget", 2, "--seeds", 3)
+
+
+@pytest.fixture(autouse=True)
+def _data() -> None:
+    files(my_dot_csv=table())
+
+
+def test_a_table_with_categories(done: Cli) -> None:
+    result = done(*COMPARE)
+    record = saved(OUT / "compare.json")
+    assert list(record["methods"]) == ["erm", "rcad", "rcad_random", "confidence_penalty"]
+    assert record["metrics"] == ["nll", "rmse"]
+    assert all(cell["runs"] == 6 for cell in record["methods"].values())
+    assert record["test_ratio"] == pytest.approx(12 / 48)
+    assert record["sentences"][0] in result.out
+    assert "<h1>Does it help on my.csv?</h1>" in (OUT / "index.html").read_text()
+    assert record["sentences"][0] in (OUT / "compare.md").read_text()
+    assert not Path("runs").exists()  # tables are trained side by side, in memory
+
+
+def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:
+    words = ("--no-controls", "--epochs", 1, "--budget", 1, "--lr", 0.002, "--batch-size", 16)
+    record = cli(*COMPARE, *words, "--json").json()
+    assert "--set train.batch_size=16 --set optim.lr=0.002" in record["command"]
+    assert "nothing.safetensors" in cli(*COMPARE, "--out", "other", "--weights", "nothing.safetensors").err
+
+
+def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
+    words = (*COMPARE, "--target", "colour", "--no-controls", "--epochs", 1)
+    result = cli(*words, "--json")  # 5 of 60 rows are held out; each split chooses for itself
+    (line,) = result.err.splitlines()
+    assert line.startswith("rcad: on each split hyperparameters are chosen by 5 validation examples, so few that small")
+    record = result.json()
+    assert list(record["methods"]) == ["erm", "label_smoothing", "rcad"]
+    assert record["metrics"] == ["nll", "accuracy", "brier"]
+    assert "--no-controls" in record["command"]
+    assert all(record["held_out"]["told"] in (OUT / name).read_text() for name in ("index.html", "compare.md"))
+    assert cli(*words, "--budget", 1, "--out", "one", "--json").err == ""
+
+
+def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    result = done(*COMPARE, "--metric", "rmse")
+    lines = result.out.splitlines()
+    assert "elapsed" in result.err
+    assert lines[0].startswith("RMSE: rcad ")
+    assert lines[lines.index("") + 1].startswith("Next. ")
+    (command,) = (line for line in lines if line.startswith("  rcad "))
+    assert max(len(line) for line in lines if line != command) <= 80
+    done(*shlex.split(command)[1:], "--quiet")
+
+
+def test_the_same_command_trains_nothing_twice(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(*COMPARE, "--quiet")
+    before = saved(OUT / "compare.json")
+    monkeypatch.setattr("rcad.study.backends.train_configs", lambda *args, **options: pytest.fail("trained"))
+    assert done(*COMPARE).err.count("there already") == 4
+    assert saved(OUT / "compare.json") == before
+
+
+def test_images_go_through_the_store(done: Cli) -> None:
+    words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
+    result = done("compare", "--data", "digits[:60]", *words)
+    runs, record = Store.open(OUT / "runs").records(), saved(OUT / "compare.json")
+    assert (len(runs), record["budget"]) == (6, 1)
+    shown = {v for r in record["results"].values() for v in r["accuracy"]["values"].values()}
+    assert shown == {run.metrics["test_accuracy"] for run in runs}
+    # What a run took is in its record, also where it had been trained before.
+    took = sum(run.timings["train_seconds"] or 0.0 for run in runs)
+    assert sum(cell["seconds"] for cell in record["methods"].values()) == pytest.approx(took)
+    assert "test_accuracy" not in result.out  # no run's test number is shown on the way
+    assert {name: cell["passes"] for name, cell in record["methods"].items()} == {"erm": 3.0, "rcad": 6.0}
+    assert "s of time" not in result.err + (OUT / "compare.md").read_text()
+
+
+def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
+    words = (*COMPARE, "--epochs", 150, "--methods", "rcad,me_ada")
+    found = interrupted(*words, when=(OUT / "compare.json").exists)
+    assert found.code == 130, found.err
+    assert "run the same command to continue" in found.err
+    kept = saved(OUT / "compare.json")["methods"]
+    assert 1 <= len(kept) < 5
+    assert cli(*words).err.count("there already") == len(kept)
+
+
+def test_nothing_in_the_folder_is_lost(done: Cli, refused: Refused) -> None:
+    done(*COMPARE, "--quiet")
+    for words, says in (
+        (("--seeds", 2), "expected seeds [0, 1, 2] as in rcad-compare/compare.json"),
+        (("--budget", 3), "expected budget 2"),
+        (("--epochs", 2), "expected epochs 3"),
+        (("--metric", "rmse"), "expected metric nll"),
+        (("--methods", "erm,adversarial_training", "--no-controls"), "rcad is not among them"),
+        (("--target", "colour"), "compares on 'my.csv'; pass another --out"),
+    ):
+        refused(*COMPARE, *words, says=says)
+    files(site__index_dot_html="mine")
+    refused(*COMPARE, "--out", "site", says="site/index.html is something else")
+
+
+TUNE = ("tune", "--data", "my.csv", "--target", "colour", "--method", "rcad", "--epochs", 2)
+TUNED = "rcad-tune/rcad.json"
+
+
+def test_a_search_from_end_to_end(done: Cli) -> None:
+    result = done(*TUNE, "--budget", 4, "--seeds", 2)
+    found = saved(TUNED)
+    assert [one["number"] for one in found["trials"]] == [1, 2, 3, 4]
+    assert all(len(one["runs"]) == 2 for one in found["trials"])
+    scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
+    assert found["best"] == scores.index(max(scores)) + 1
+    assert {one.suffix or one.name for one in Path("rcad-tune").iterdir()} == {".json", ".html", ".png", ".svg", "runs"}
+    assert found["command"] in result.out
+    assert "test_" not in result.out
+    assert {name for one in found["trials"] for name in one["metrics"]} == {"accuracy", "nll", "brier"}
+    assert not any(name in Path("rcad-tune/rcad.json").read_text() for name in ("test_accuracy", "test_nll"))
+
+
+def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
+    """What the sentence says, tests/study/test_study.py checks."""
+    words = (*TUNE, "--epochs", 1, "--budget", 2)
+    result = cli(*words, "--seeds", 2, "--json")  # 5 of 60 rows are held out
+    (line,) = result.err.splitlines()
+    assert line.startswith("rcad: the best is chosen by 5 validation examples on each of 2 seeds: an accuracy over")
+    assert result.json()["held_out"]["told"] in Path("rcad-tune/rcad.html").read_text()
+    # Nothing is chosen by a single trial, and enough examples need no word.
+    assert cli(*words, "--budget", 1, "--out", "one", "--quiet").err == ""
+    many = ("tune", "--data", "digits", "--method", "erm", "--epochs", 1, "--set", "data.validation=0.08")
+    assert cli(*many, "--budget", 2, "--out", "many", "--quiet").err == ""
+
+
+SPACE = ("--space", "optim.lr=log(0.001, 0.1), train.batch_size=int(8, 32)")
+# --set method.lam=0.3 is where the search over lam begins, and must not come back in the line.
+GIVEN = ("--set", "method.lam=0.3", "--set", "method.norm=linf", "--space", "lam=choice(0.1, 0.2)", "--search", "grid")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--seeds", 2, "--set", "train.batch_size=16"), "--seeds 0,1"),
+        (("--target", "price", "--method", "erm", "--epochs", 1, *SPACE), "--set optim.lr="),
+        (GIVEN, "linf"),
+    ],
+    ids=["several seeds", "fields", "a parameter that was set"],
+)
+def test_the_line_it_prints_trains_the_best(words: tuple[object, ...], part: str, cli: Cli) -> None:
+    found = cli(*TUNE, "--budget", 2, *words, "--json").json()
+    assert part in found["command"]
+    runs = found["trials"][found["best"] - 1]["runs"]
+    again = cli(*shlex.split(found["command"])[1:], "--json")
+    assert [one["id"] for one in again.json()] == runs
+    assert len(Store.open("runs").ids()) == len(runs)  # trials are kept apart from what the user trains
+
+
+def test_ctrl_c_keeps_the_trials_that_are_done(cli: Cli) -> None:
+    words = (*TUNE, "--epochs", 10, "--budget", 200)
+    found = interrupted(*words, when=lambda: len(list(Path("rcad-tune/runs").glob("*/record.json"))) >= 3)
+    assert found.code == 130, found.err
+    assert "of 200 trials; run the same command to continue" in found.err
+    trials = len(saved(TUNED)["trials"])
+    assert 1 <= trials < 200
+    assert "not finished" in Path("rcad-tune/rcad.html").read_text()
+    assert cli(*words, "--budget", trials + 1).err.count("done already") == trials
+    assert len(saved(TUNED)["trials"]) == trials + 1
+
+
+def test_the_choice_does_not_depend_on_the_test_split(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With test numbers that favour the last trial the best stays what it was."""
+    done(*TUNE, "--budget", 4, "--quiet")
+    before = saved(TUNED)
+    measure, count = execution.measure, iter(range(1, 100))
+
+    def lying(model: Any, problem: Any, x: Any, y: Any, **options: Any) -> dict[str, float]:
+        if x is problem.test[0]:  # of the last epoch, then of the selected one
+            return {"accuracy": float(next(count)), "nll": 0.0, "brier": 0.0}
+        return measure(model, problem, x, y, **options)
+
+    monkeypatch.setattr(execution, "measure", lying)
+    done(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune")
+    after = saved("other-tune/rcad.json")
+    assert {one.metrics["test_accuracy"] for one in Store.open("other").records()} == {2.0, 4.0, 6.0, 8.0}
+    assert after["best"] == before["best"]
+    assert [one["metrics"] for one in after["trials"]] == [one["metrics"] for one in before["trials"]]
+
+
+def test_grid_and_optuna(done: Cli) -> None:
+    done(*TUNE, "--search", "grid", "--budget", 5, "--out", "g", "--quiet")
+    assert len(saved("g/rcad.json")["trials"]) == 4
+    pytest.importorskip("optuna")
+    done(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet")
+    first = saved("o/rcad.json")
+    done(*TUNE, "--search", "optuna", "--budget", 3, "--out", "o", "--quiet")
+    assert saved("o/rcad.json") == first
+
+
+def test_every_trial_diverged(cli: Cli) -> None:
+    result = cli(*TUNE, "--budget", 2, "--set", "optim.lr=1e30", "--quiet")
+    assert result.code == 1
+    assert "Every trial diverged" in result.out
+    assert saved(TUNED)["best"] is None
+
+
+def test_another_search_is_not_overwritten(done: Cli, refused: Refused) -> None:
+    done(*TUNE, "--budget", 1, "--quiet")
+    refused(*TUNE, "--budget", 1, "--seeds", 2, says="other settings")
