@@ -13,6 +13,7 @@ from rcad.loss.likelihoods import Gaussian
 from rcad.loss.methods import compose, confidence_penalty, erm, gaussian, rcad, rcad_random
 from rcad.paper import moons, uci
 from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, best, cut, fit, places, tune
+from rcad.paper.targets import TARGETS
 from rcad.stacked.task import Examples, StackedProblem
 from rcad.stacked.train import train_stacked
 
@@ -90,8 +91,8 @@ def test_a_run_that_diverged_is_nan() -> None:
 
 def test_cells_know_which_runs_diverged_and_what_is_printed() -> None:
     numbers = {"nll": [1.0, math.nan, None], "rmse": [2.0, 2.0, 2.0], "other": [0.0] * 3}
-    cells = places({"boston": {"rcad": numbers}}, {"rcad": "RCAD"}, ("nll", "rmse"), uci.PRINTED)
-    assert cells["RCAD", "boston"].published == uci.PRINTED["boston"]["RCAD"]
+    cells = places({"boston": {"rcad": numbers}}, {"rcad": "RCAD"}, ("nll", "rmse"), TARGETS["T7"].printed)
+    assert cells["RCAD", "boston"].published == TARGETS["T7"].printed["boston"]["RCAD"]
     runs = cells["RCAD", "boston"].runs
     assert [(run.seed, run.status) for run in runs] == [(0, "done"), (1, "diverged"), (2, "diverged")]
     assert runs[0].metrics == {"nll": 1.0, "rmse": 2.0}

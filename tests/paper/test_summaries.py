@@ -82,7 +82,7 @@ def test_a_trend_is_the_difference_of_slopes() -> None:
     steeper = steeper_trend("by size", "steeper", ("ours", "theirs"), SIZES, published=0.65)
     found = steeper.test(trend(-5.0, -6.0))
     assert found.verdict == "reproduced"
-    assert found.gain.mean == pytest.approx(1.0)
+    assert found.gain["mean"] == pytest.approx(1.0)
     assert steeper.test(trend(-6.0, -5.0)).verdict == "opposite"
     assert found.ours.startswith("+1.00 [")
     fewer = {side: seeds for side, seeds in trend(-5.0, -6.0).items() if side[1] != "c"}

@@ -13,6 +13,7 @@ from rcad.data.dataset import Dataset, Split
 from rcad.errors import InputError
 from rcad.paper import uci
 from rcad.paper.record import Study, as_stored, finished, refuse_to_replace_larger
+from rcad.paper.targets import TARGETS
 
 SMOKE = uci.SCALES["smoke"]
 
@@ -51,7 +52,7 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
 
 def test_every_number_is_there(made: Study) -> None:
     assert made.columns == ["synthetic"]
-    assert {row for row, _ in made.places} == set(uci.LABELS.values())
+    assert {row for row, _ in made.places} == set(TARGETS["T7"].rows.values())
     assert made.details["rows"]["synthetic"] == {"train": 54, "test": 6, "validation": 11, "features": 4}
     assert all(len(place.runs) == SMOKE.splits for place in made.places.values())
     inner = uci._inner(uci.synthetic(), SMOKE, 0)

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from rcad.loss.methods import erm
+from rcad.paper import stacked_tuning
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
-from rcad.paper.moons import LABELS, Cell, arc, build_arms, draw, draws_held
+from rcad.paper.moons import Cell, arc, build_arms, draw, draws_held
 from rcad.paper.record import OnProgress, Study
 from rcad.paper.report.pictures import LIMITS
-from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
@@ -86,29 +87,13 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
 
 def describe(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
-    cell = settings.cell
     chosen = ", ".join(f"{name} {value:g}" for name, value in details["chosen"].items())
     tables: dict[str, dict[str, Any]] = {}
     for panel in panels:
         tables.setdefault(f"epoch {panel['epoch']}", {})[panel["method"]] = panel
-    return Study(
-        target="F7",
-        title="decision boundaries on the moons",
-        about="The probability of a class in the plane of the two true features, all others at 0, as training goes on: "
-        f"d = {cell.d}, sigma = {cell.sigma:g}, n = {settings.n:,}, {settings.draws} draws, of which the first is "
-        f"shown. RCAD with {chosen}, chosen on a draw of its own. The share of the noise-free half circles on the "
-        "right side says whether a boundary follows the moons; the accuracy is that of noisy validation examples.",
-        metric=SHARE,
-        rows=["ERM", "RCAD"],
-        columns=list(tables),
-        places=places(tables, LABELS, MEASURES, {}),
-        rule=CLAIM_RULE,
-        settings=settings.to_dict(),
-        details={
-            **details,
-            "panels": [{key: panel[key] for key in ("method", "epoch", "probability")} for panel in panels],
-        },
-    )
+    shown = [{key: panel[key] for key in ("method", "epoch", "probability")} for panel in panels]
+    more = {"metric": SHARE, "rule": CLAIM_RULE, "details": {**details, "panels": shown}}
+    return stacked_tuning.describe("F7", settings, tables, MEASURES, {"chosen": chosen}, **more)
 
 
 def judge(study: Study) -> Study:

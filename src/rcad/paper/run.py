@@ -66,7 +66,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     study = Study(
         target=suite.name,
         title=suite.title,
-        about=suite.about,
+        about=TARGETS[suite.name].shows,
         scale=scale,
         protocol=planned.order.views,
         rows=suite.rows,
@@ -77,7 +77,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
         rule=IMAGE_RULE,
         notes=[
             *([LABELS[scale]] if scale in LABELS else []),
-            *suite.notes,
+            *TARGETS[suite.name].notes,
             *unevaluated,
             *([IN_BF16] if planned.order.precision == "bf16" else []),
         ],

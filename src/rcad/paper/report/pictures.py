@@ -288,7 +288,7 @@ def boundaries(study: Study) -> Figure | None:
         for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
             chosen = points[labels == kind]
             ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=6, color=colour, alpha=0.9, lw=0)
-        place = study.places[TARGETS["T8"].rows[panel["method"]], f"epoch {panel['epoch']}"]
+        place = study.places[TARGETS["F7"].rows[panel["method"]], f"epoch {panel['epoch']}"]
         share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rcad.paper.claims import TOGETHER, Claim
 from rcad.paper.record import OnProgress, Study
+from rcad.paper.targets import TARGETS
 from rcad.paper.theory import appendix, lemmas, simulation
 from rcad.paper.theory.problem import (
     Interval,
@@ -344,12 +345,8 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     judged += sweep_claims(sweeps)
     return Study(
         target="F5",
-        title="linear theory",
-        about=f"The paper's linear problem: n={problem.n}, d={problem.d} features of noise, beta={problem.beta:g}, "
-        f"sigma1={problem.sigma1:g}, sigma2={problem.sigma2}, gamma={problem.gamma:g}. {settings.draws:,} draws (seed "
-        f"{settings.seed}), {settings.steps} iterations of ERM (lr {settings.erm_lr:g}), then {settings.steps} of RCAD "
-        f"(lr {settings.rcad_lr:g}), projection: {settings.projection}, x~: {settings.reading}. Test accuracy is "
-        "exact. The paper gives no step sizes and shows one draw. Lines are medians, bands hold 90% of the draws.",
+        title=TARGETS["F5"].title,
+        about=TARGETS["F5"].shows.format(problem=problem, settings=settings),
         metric="test accuracy",
         unit="",
         claims=judged,
