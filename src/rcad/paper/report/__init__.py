@@ -14,21 +14,13 @@ from rcad.errors import InputError, fitting
 from rcad.paper.record import Study
 from rcad.paper.report import chapters, costs, few_labels, overview
 from rcad.paper.report.reading import Records, read
-from rcad.paper.report.tables import Links, grid
+from rcad.paper.report.tables import Links, caption, grid
 from rcad.report import drawing, html, latex, markdown
 from rcad.report.document import Document, Section, file_stem
 from rcad.runs.files import make_folder, write_text
 from rcad.train.progress import SILENT, Progress
 
 __all__ = ["Report", "build", "gather"]
-
-TITLE = "Does RCAD hold up? Every table and figure, made again"
-LEAD = (
-    "Setlur, Eysenbach, Smith and Levine (NeurIPS 2022) say that reducing confidence along adversarial directions "
-    "makes networks generalise better. Here are their claims, our runs, and a verdict on each by a rule written "
-    "down before the runs."
-)
-NAME = "report.html"
 
 
 @dataclass(frozen=True)
@@ -55,7 +47,7 @@ def _write(report: Report, out: Path, progress: Progress) -> list[Path]:
     progress.overall(1, 3, "drawing the page")
     for folder in (out, out / "tables", out / "figures"):
         make_folder(folder)
-    files = [out / NAME, out / "report.md"]
+    files = [out / "report.html", out / "report.md"]
     write_text(files[0], html.page(report.document))
     for figure in report.document.figures:
         figure.drawing.set_layout_engine(None)  # as the page has it: laying out is a third of the time of a file
@@ -93,8 +85,8 @@ def gather(results: Path, out: Path) -> Report:
     parts += [cost] if cost is not None else []
     summary, *claims = overview.first(records, damaged, {section.title: section.anchor for section in parts}, links)
     sections = [summary, few_labels.section(records.studies), *claims, *parts, overview.missing(records)]
-    document = Document(TITLE, LEAD, [section for section in sections if section is not None], _facts(records))
-    return Report(records, document)
+    present = [section for section in sections if section is not None]
+    return Report(records, Document(caption("title"), caption("lead"), present, _facts(records)))
 
 
 def _facts(records: Records) -> dict[str, str]:

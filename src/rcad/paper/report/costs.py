@@ -8,6 +8,7 @@ from typing import Any
 
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, NUMBER, Study
+from rcad.paper.report.tables import about, caption
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
 from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, LIGHT, ORANGE, PAPER, VERMILION
@@ -15,10 +16,6 @@ from rcad.report.numbers import fixed
 
 KIND = "rcad step times"
 TITLE = "Cost of a step"
-ABOUT = (
-    "The paper claims at most 1.3 times ERM's time per batch. The arithmetic of the exact step is 2 times: two "
-    "forwards and two backwards. Only ratios compare between devices."
-)
 MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
 CLAIMED, FLOOR = 1.3, 2.0
 """Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
@@ -50,16 +47,11 @@ def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
         target=COSTS,
         title="What the paper says of the cost",
         path=records[0][0].parent,
-        about="Ratios of step times, each from one group of a benchmark; the chapter on the cost of a step has them.",
+        about=caption("cost_judged"),
         claims=claims,
-        rule="reproduced where the ratio is in the range in every group, not reproduced where it is in none, else "
-        "undecided; twice means 1.7 to 2.3 times",
+        rule=caption("cost_rule"),
         unit="",
-        notes=[
-            "Multi-step training is adversarial training on ten projected steps, and ME-ADA over the paper's 200 "
-            "epochs, which the paper names in both of its sentences on rivals.",
-            "Hours on a GTX 1080 Ti are not judged: no such card was at hand.",
-        ],
+        notes=[caption("cost_multistep"), "Hours on a GTX 1080 Ti are not judged: no such card was at hand."],
     )
 
 
@@ -88,7 +80,7 @@ def section(records: Sequence[tuple[Path, JSON]], growth: Sequence[tuple[Path, J
         return None
     figures = [*(figure(*record) for record in records), *(growth_figure(*record) for record in growth)]
     tables = [*(_cost_table(record) for _, record in records), *(growth_table(record) for _, record in growth)]
-    return Section(TITLE, [ABOUT], [*(figure for figure in figures if figure is not None), *tables])
+    return Section(TITLE, [caption("cost")], [*(figure for figure in figures if figure is not None), *tables])
 
 
 def single_runs(rows: Sequence[JSON]) -> list[JSON]:
@@ -122,15 +114,9 @@ def figure(path: Path, record: JSON) -> Figure | None:
     keys = [drawing.key(axes[0], mode, marker=marker, ls="", color=colour) for mode, (marker, colour) in styles.items()]
     keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
     keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
-    drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)
-    return Figure(
-        figure,
-        f"{record.get('device', 'a device')}, torch {record.get('torch', '?')}: times within a group were taken in "
-        "turns, so ratios compare like with like.",
-        f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
-        wide=True,
-        name=f"cost-{path.stem}",
-    )
+    fields = {"device": record.get("device", "a device"), "torch": record.get("torch", "?")}
+    words = about("cost", batches=", ".join(map(str, batches)), **fields)
+    return drawing.finish(figure, keys, *words, f"cost-{path.stem}", columns=5 if len(batches) > 1 else 3, wide=True)
 
 
 def _cost_table(record: JSON) -> Table:
@@ -189,31 +175,22 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
         for method in COLOURS:
             _lines(grid[:, column], [row for row in along if row["method"] == method], axis, method)
         _dress(grid[:, column], axis, along)
-    words = ("µs per example", "RCAD / ERM", "GiB at the peak")
-    for ax, text in zip(grid[:, 0], words, strict=False):
+    for ax, text in zip(grid[:, 0], ("µs per example", "RCAD / ERM", "GiB at the peak"), strict=False):
         ax.set_ylabel(text, fontsize=9)
     first = grid[0, 0]
     keys = [drawing.key(first, method.upper(), color=colour, marker="o", ms=3) for method, colour in COLOURS.items()]
     keys.append(drawing.key(first, "floor: arithmetic alone", color=BLACK, ls=":", lw=1))
     keys.append(drawing.key(first, f"outside {EXPECTED[0]} to {EXPECTED[1]}", color=VERMILION, marker="o", ls="", ms=5))
-    drawing.legend(drawn, keys, 4)
-    about = ", ".join(
+    device = ", ".join(
         f"{'torch ' * (name == 'torch')}{record[name]}" for name in ("device", "torch", "precision") if record.get(name)
     )
     base, (low, high) = max(rows, key=lambda row: len(row["axes"])), EXPECTED
     batches = ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
     outliers = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in rows if outside(row))
     stays = f"leaves {low} to {high} times ERM at {outliers}" if outliers else f"stays within {low} to {high} of ERM"
-    return Figure(
-        drawn,
-        f"{about}: one thing grows at a time from {base['model']}, batches of {base['batch']}, "
-        f"{base['side']}x{base['side']} images and {base['classes']} classes; runs at once have batches of {batches}. "
-        "ERM and RCAD were timed in turns. The floor is the arithmetic of the passes at the rate of a large matrix "
-        f"product. RCAD {stays}.",
-        f"Time per example, its ratio to ERM and memory by {', '.join(AXES[axis][1] for axis in axes)}.",
-        wide=True,
-        name=path.stem,
-    )
+    names = ", ".join(AXES[axis][1] for axis in axes)
+    words = about("growth", about=device, base=base, batches=batches, stays=stays, axes=names)
+    return drawing.finish(drawn, keys, *words, path.stem, wide=True)
 
 
 def _at(row: JSON, axis: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.paper.claims import RANDOM
 from rcad.paper.record import LAST, Series, Study
-from rcad.paper.report.tables import MEASURES, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
+from rcad.paper.report.tables import MEASURES, about, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREY, PAPER
@@ -178,9 +178,8 @@ def by_size(study: Study) -> Figure | None:
     set_scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
     ax.set(xlabel="training examples", ylabel=better_by(base, gain_unit(study)))
-    words = f"ain over {base} by the number of training examples"
-    caption, alt = f"G{words}, with 95% intervals over paired seeds; controls dashed.", f"{study.title}: g{words}."
-    return drawing.finish(figure, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
+    words, handles = about("by-size", title=study.title, base=base), ax.get_legend_handles_labels()[0]
+    return drawing.finish(figure, handles, *words, "by-size", columns=3)
 
 
 def by_column(study: Study) -> Figure | None:
@@ -241,13 +240,9 @@ def by_step(study: Study) -> Figure | None:
     for ax in axes[-1]:
         set_scale(ax, list(step_sizes(study).values()))
         ax.set_xlabel(ALPHA, fontsize=9)
-    caption = (
-        f"Mean gain over {BASE} on the same seeds and its 95% interval; above the line is better. Dashed: does not "
-        "depend on alpha."
-    )
-    alt = f"{study.title}: gain over {BASE} in accuracy and NLL by alpha for {', '.join(rows)}."
+    words = about("curves", title=study.title, base=BASE, rows=", ".join(rows))
     handles = axes[0][0].get_legend_handles_labels()[0]
-    return drawing.finish(figure, handles, caption, alt, "curves", columns=3, wide=True)
+    return drawing.finish(figure, handles, *words, "curves", columns=3, wide=True)
 
 
 def step_words(study: Study) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.paper.claims import gain_of
 from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report.tables import MEASURES, interval_text, mean_of, reference, with_half
+from rcad.paper.report.tables import MEASURES, about, caption, interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
 from rcad.report.drawing import BLUE, GREY, VERMILION
@@ -50,19 +50,10 @@ def section(studies: Sequence[Study]) -> Section | None:
     rows = gains(studies)
     if not rows:
         return None
-    text = (
-        "Subsets of CIFAR-100. How much better than ERM each method is at the last epoch, where no epoch is selected: "
-        "points of test accuracy and nats of test NLL, paired by seed, with 95% intervals that are not corrected for "
-        "their number. In the paper's setting every method has the paper's weight decay and parameters; tuned, all "
-        "methods, ERM too, had the same number of candidates for both, chosen by held-out images."
-    )
-    guessing = (
-        f"Equal probabilities for all 100 classes have an NLL of {GUESSING:.3f} nats. A higher NLL means an "
-        "overconfident model: a large gain in nats may only be less overconfidence."
-    )
     drawn = [row for row in rows if any(row.gains.values())]
     parts: list[Part] = [*([figure(drawn)] if drawn else []), table(rows)]
-    return Section(TITLE, [*best(rows), text, guessing], parts, short="few labels")
+    words = [*best(rows), caption("few_labels"), caption("guessing", nll=GUESSING)]
+    return Section(TITLE, words, parts, short="few labels")
 
 
 def best(rows: Sequence[Gain]) -> list[str]:
@@ -133,14 +124,7 @@ def figure(rows: Sequence[Gain]) -> Figure:
         names = [drawing.label(row.name.replace("LS", "label smoothing", 1), 44, 1) for row in group]
         pair[0].set_yticks(range(len(group)), names, fontsize=8)
         pair[1].set_yticks(range(len(group)), [""] * len(group))
-    return Figure(
-        drawn,
-        "Mean gain over ERM on the same seeds and its 95% confidence interval, last epoch. Blue: significantly better; "
-        "red: significantly worse; grey: neither.",
-        "Gains over ERM by number of images, setting and measure; the numbers are in the table below.",
-        wide=True,
-        name="few-labels",
-    )
+    return drawing.finish(drawn, [], *about("few-labels"), "few-labels", wide=True)
 
 
 def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:

@@ -12,7 +12,9 @@ from rcad.paper.report.reading import Records
 from rcad.paper.report.tables import (
     MARKS,
     Links,
+    about,
     better_by,
+    caption,
     claim_table,
     gain_over,
     gain_unit,
@@ -68,11 +70,7 @@ def first(records: Records, damaged: Sequence[str], homes: Mapping[str, str], li
     )
     if not claims:
         return [summary]
-    caption = (
-        "Differences are oriented so that positive speaks for the claim; points, or nats for likelihoods. p is "
-        "one-sided, after Holm over all claims of a table or figure."
-    )
-    return [summary, Section(CLAIMS, [], [claim_table(claims, caption, homes, choose="verdict")])]
+    return [summary, Section(CLAIMS, [], [claim_table(claims, caption("claims"), homes, choose="verdict")])]
 
 
 def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
@@ -167,9 +165,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
         drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=colour, ms=8)
         for verdict, (colour, sign) in VERDICTS_DRAWN.items()
     ]
-    caption = "One square per claim, our checks included. Rows that are not by the paper's protocol or scale say so."
-    alt = "Claims by target and verdict; the table of verdicts has the numbers."
-    return drawing.finish(figure, keys, caption, alt, "verdicts", columns=2)
+    return drawing.finish(figure, keys, *about("verdicts"), "verdicts", columns=2)
 
 
 def _protocol(study: Study) -> str:
@@ -214,9 +210,4 @@ def forest(studies: Sequence[Study]) -> Figure | None:
         drawing.key(axes[0, 0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
         drawing.key(axes[0, 0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),
     ]
-    caption = (
-        "RCAD against ERM on the same seeds, right of the line for RCAD, beside the published difference. Whether the "
-        "adversarial direction is the reason, the controls of each table tell."
-    )
-    alt = "RCAD's gain over ERM by table and data, with intervals and published values."
-    return drawing.finish(figure, keys, caption, alt, "gains", columns=2)
+    return drawing.finish(figure, keys, *about("forest"), "gains", columns=2)

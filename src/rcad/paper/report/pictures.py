@@ -11,7 +11,16 @@ import numpy as np
 from rcad.paper.claims import Side
 from rcad.paper.record import JSON, Study
 from rcad.paper.report.details import alpha_settings
-from rcad.paper.report.tables import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
+from rcad.paper.report.tables import (
+    about,
+    better_by,
+    gain_over,
+    gain_unit,
+    mean_of,
+    place_mean,
+    printed_gain,
+    reference,
+)
 from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -38,16 +47,9 @@ def dots(study: Study) -> Figure | None:
         side: Line(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
         for side, place in study.places.items()
     }
-    better = "right" if study.higher_is_better else "left"
-    caption = (
-        f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
-        f"{better} is better. Controls are in italics."
-    )
-    alt = (
-        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
-        "are in the table below."
-    )
-    return _panels(study, lines, study.label, None, (caption, alt, "dots"))
+    fields = {"label": study.label, "columns": ", ".join(study.columns_run)}
+    fields["better"] = "right" if study.higher_is_better else "left"
+    return _panels(study, lines, study.label, None, "dots", **fields)
 
 
 def gains(study: Study) -> Figure | None:
@@ -66,26 +68,14 @@ def gains(study: Study) -> Figure | None:
             lines[row, column] = Line(pairs, gain, printed)
     if not any(line.values for line in lines.values()):
         return None
-    caption = (
-        f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
-        f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published."
-    )
-    alt = f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims."
-    return _panels(study, lines, better_by(base, gain_unit(study)), 0.0, (caption, alt, "gains"))
-
-
-def _unit(study: Study) -> str:
-    return "splits" if study.overlap else "seeds"
+    return _panels(study, lines, better_by(base, gain_unit(study)), 0.0, "gains", base=base)
 
 
 def _panels(
-    study: Study, lines: Mapping[Side, Line], axis: str, origin: float | None, words: tuple[str, str, str]
+    study: Study, lines: Mapping[Side, Line], axis: str, origin: float | None, name: str, **fields: str
 ) -> Figure | None:
-    """Methods from top to bottom in every panel; None where nothing is there.
-
-    Args:
-        words: caption, the same for who cannot see it, and name.
-    """
+    """Methods from top to bottom in every panel; None where nothing is there."""
+    unit = "splits" if study.overlap else "seeds"
     rows = [row for row in study.rows if row in {side[0] for side in lines}]
     columns = [column for column in study.columns_run if column in {side[1] for side in lines}]
     if not rows or not columns:
@@ -100,13 +90,14 @@ def _panels(
             tick.set_fontstyle("italic" if row in study.controls else "normal")
     for ax in axes[max(0, len(columns) - across) : len(columns)]:
         ax.set_xlabel(axis, fontsize=9)
-    keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
+    keys = [drawing.key(axes[0], unit, marker="o", ls="", color=GREY, ms=4)]
     keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
     if any(line.printed is not None for (_, column), line in lines.items() if column in columns):
         keys.append(drawing.published_key(axes[0]))
     if origin is None and study.ceiling:
         keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
-    return drawing.finish(figure, keys, *words, wide=len(study.columns_run) > 1)
+    words = about(name, title=study.title, unit=unit, **fields)
+    return drawing.finish(figure, keys, *words, name, wide=len(study.columns_run) > 1)
 
 
 def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], origin: float | None) -> None:
@@ -159,13 +150,8 @@ def bars(study: Study) -> Figure | None:
     ]
     printed = any(place.published is not None for place in study.places.values())
     keys += [drawing.published_key(axes[0])] if printed else []
-    caption = (
-        f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
-        "The axes do not start at 0, so compare the tops, not the areas."
-    )
-    bases = ", ".join(base for base, _ in pairs)
-    alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
-    return drawing.finish(figure, keys, caption, alt, "bars", wide=True)
+    fields = {"bases": ", ".join(base for base, _ in pairs), "printed": "; diamonds: as published" * printed}
+    return drawing.finish(figure, keys, *about("bars", title=study.title, **fields), "bars", wide=True)
 
 
 def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -213,12 +199,8 @@ def images(study: Study) -> Figure | None:
             if entropy is not None:
                 ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
         line[0].set_ylabel(drawing.label(str(record["labels"][k]), 14), fontsize=9)
-    caption = (
-        "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
-        "below each the entropy of the model's prediction there."
-    )
-    alt = f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}."
-    return drawing.finish(figure, [], caption, alt, "images", wide=True)
+    words = about("images", alphas=", ".join(f"{alpha:g}" for alpha in alphas))
+    return drawing.finish(figure, [], *words, "images", wide=True)
 
 
 def theory(study: Study) -> Figure | None:
@@ -244,13 +226,9 @@ def theory(study: Study) -> Figure | None:
         ax.set_title(title, fontsize=9.5)
         ax.set(xlabel="iteration; RCAD starts where ERM ends", ylabel=unit)
     _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
-    caption = (
-        f"{study.settings['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
-        "the draws. Right: the step helps in a window around the distance between the classes."
-    )
-    alt = "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD."
     keys = [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]]
-    return drawing.finish(figure, keys, caption, alt, "theory", wide=True, columns=6)
+    words = about("theory", draws=study.settings["draws"])
+    return drawing.finish(figure, keys, *words, "theory", wide=True, columns=6)
 
 
 def _band(ax: Any, x: Sequence[float], band: JSON, colour: str, text: str | None, scale: float) -> None:
@@ -295,12 +273,7 @@ def boundaries(study: Study) -> Figure | None:
     bar.set_label("probability of the lower moon, %", fontsize=9)
     figure.supxlabel("first true feature", fontsize=9)
     figure.supylabel("second true feature", fontsize=9)
-    caption = (
-        "The first draw: colour is the probability, the line its boundary, points are training examples. The share of "
-        "the noise-free half circles on the right side is above each panel."
-    )
-    alt = "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right."
-    return drawing.finish(figure, [], caption, alt, "boundaries", wide=True)
+    return drawing.finish(figure, [], *about("boundaries"), "boundaries", wide=True)
 
 
 def alphas(study: Study) -> Figure | None:
@@ -317,10 +290,7 @@ def alphas(study: Study) -> Figure | None:
         drawing.key(axes[0], "ERM", color=BLACK, lw=1.2),
         drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
     ]
-    caption = "Accuracy on held-out examples by alpha; no test set was read."
-    return drawing.finish(
-        figure, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
-    )
+    return drawing.finish(figure, keys, *about("grid", settings=", ".join(settings)), "grid", wide=True)
 
 
 def _alpha_panel(ax: Any, name: str, setting: JSON) -> None:
