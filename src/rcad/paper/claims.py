@@ -14,14 +14,14 @@ from statistics import linear_regression
 from typing import Any, NamedTuple
 
 from rcad.errors import need
-from rcad.paper.targets import Printed, PValues, Table
+from rcad.paper.targets import TARGETS, Printed, PValues, Table
 from rcad.runs.words import plural
 from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claim, judge_claims
 from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
 
 RANDOM, ENTROPY = "random direction", "entropy at x"
 CONTROLS = (RANDOM, ENTROPY)
-TOGETHER = "all of these in one draw"
+TOGETHER = TARGETS["F5"].claims["together"]["says"]
 """The one claim of the linear theory that no sentence of the paper makes."""
 TRIAL, NOT_RUN = "a trial", "not run"
 """What stands in place of a verdict: at the smoke scale, whose data are too few; and where a side has no runs."""

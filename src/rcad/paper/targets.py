@@ -49,6 +49,7 @@ class Target:
     shows: str = ""
     notes: tuple[str, ...] = ()
     rows: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     printed: Table = field(default_factory=dict)
     p_values: PValues = field(default_factory=dict)
 
