@@ -67,9 +67,9 @@ def test_verdicts_are_counted_on_either_side() -> None:
         Claim("", name, verdict, published=1.0)
         for name, verdict in (("a", "reproduced"), ("b", "opposite"), ("c", "not run"), (RANDOM, "undecided"))
     ]
-    assert str(Study("T8", controls=CONTROLS, claims=found).tally) == (
+    assert Study("T8", controls=CONTROLS, claims=found).findings == (
         "3 claims of the paper: 1 reproduced, 1 opposite, 1 not run; 1 check of ours: 1 undecided"
     )
-    assert str(Study("T8").tally) == "0 claims of the paper"
+    assert Study("T8").findings == "0 claims of the paper"
     trial = Study("T8", claims=[Claim("", "a", "a trial", published=1.0)] * 3)
-    assert str(trial.tally) == "3 claims of the paper: a trial"
+    assert trial.findings == "3 claims of the paper: a trial"

@@ -309,7 +309,7 @@ def _records(name: str, out: Path) -> list[list[str]]:
     for path in paths:
         if path.is_file():
             study = Study.read(path)
-            verdicts = [by_verdict(side) or "-" for side in study.tally]
+            verdicts = [by_verdict(side) or "-" for side in study.tally.values()]
             rows.append([name, str(path), study.scale, study.protocol or "-", *verdicts])
     return rows or [[name, "-", "-", "-", "-", "-"]]
 

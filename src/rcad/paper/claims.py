@@ -14,8 +14,7 @@ from statistics import linear_regression
 from typing import Any, NamedTuple
 
 from rcad.errors import need
-from rcad.paper.targets import TARGETS, Printed, PValues, Table
-from rcad.runs.words import plural
+from rcad.paper.targets import RULES, TARGETS, Printed, PValues, Table
 from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claim, judge_claims
 from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
 
@@ -26,13 +25,7 @@ TOGETHER = TARGETS["F5"].claims["together"]["says"]
 TRIAL, NOT_RUN = "a trial", "not run"
 """What stands in place of a verdict: at the smoke scale, whose data are too few; and where a side has no runs."""
 TOO_FEW, DIVERGED, NOT_MEASURED = "too few seeds", "a run diverged", "not measured"
-IMAGE_RULE = (
-    f"{CLAIM_RULE}. Only claims that could be tested count for Holm; differences are paired by seed. Every claim is "
-    "judged twice: at the epoch that the held-out images chose, as the paper chooses, and at the last epoch, where "
-    "nothing is chosen; each time Holm counts anew. The verdict that counts is the first; where the two differ, the "
-    "choice of the epoch decides, and neither is to be relied on. NLL, Brier score and ECE, of which the paper claims "
-    "nothing, are questions: two-sided, Holm over all of their table, better or worse below 0.05, else undecided"
-)
+IMAGE_RULE = f"{CLAIM_RULE}. {RULES['images']}"
 Side = tuple[str, str]
 """A row and a column."""
 Seeds = Mapping[int, float | None]
@@ -186,19 +179,6 @@ def gain_of(
     return paired(*sides, test_ratio=overlap), ""  # type: ignore[arg-type]
 
 
-class Tally(NamedTuple):
-    """The verdicts on what the paper claims, and on what we added to it."""
-
-    claims: Sequence[str]
-    checks: Sequence[str]
-
-    def __str__(self) -> str:
-        """How many got each verdict, in words; checks only where there are some."""
-        claims = f"{plural(len(self.claims), 'claim')} of the paper: {by_verdict(self.claims)}".removesuffix(": ")
-        checks = f"; {plural(len(self.checks), 'check')} of ours: {by_verdict(self.checks)}"
-        return claims + checks if self.checks else claims
-
-
 def by_verdict(verdicts: Sequence[str]) -> str:
     """How often each was given, in words; a trial has none."""
     counts = Counter(verdicts)
@@ -244,11 +224,7 @@ def most_pairs(where: str, statement: str, pairs: Pairs, printed: tuple[int, int
         verdict = "reproduced" if p < LEVEL else "opposite" if reverse < LEVEL else less
         return Claim(where, statement, verdict, ours=ours + _left(gains, pairs))
 
-    rule = (
-        "one-sided sign test over the pairs that were run, p below 0.05; opposite: that of the reverse; not "
-        "reproduced: the 95% interval of the share lies below the published one"
-    )
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["most_pairs"], test)
 
 
 def none_ahead(where: str, statement: str, pairs: Pairs) -> Summary:
@@ -263,8 +239,7 @@ def none_ahead(where: str, statement: str, pairs: Pairs) -> Summary:
         ours = f"the first is ahead in {wins} of {done}, p = {p:.2g}; on average by {mean:+.2f}{left}"
         return Claim(where, statement, "reproduced" if p >= LEVEL else "not reproduced", ours=ours)
 
-    rule = "two-sided sign test over the pairs that were run, at least six, p of 0.05 or more; not reproduced: below"
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["none_ahead"], test)
 
 
 def as_good(where: str, statement: str, pairs: Pairs) -> Summary:
@@ -279,11 +254,7 @@ def as_good(where: str, statement: str, pairs: Pairs) -> Summary:
         ours = f"on {close} of {done} columns{_left(gains, pairs)}"
         return Claim(where, statement, "reproduced" if close >= A_FEW else less, ours=ours)
 
-    rule = (
-        f"the 95% interval of the difference lies below {LITTLE:g} points on at least {A_FEW} columns; "
-        f"undecided while fewer than {A_FEW} were run"
-    )
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["as_good"].format(little=LITTLE, few=A_FEW), test)
 
 
 def steeper_trend(
@@ -308,11 +279,7 @@ def steeper_trend(
         verdict = judge_claim(gain, gain.p_greater, gain.p_less, whole)
         return Claim(where, statement, verdict, gain.to_dict(), whole, ours=ours + _left(run, columns))
 
-    rule = (
-        "the difference's slope over log10 of the number of examples, seed by seed: one-sided paired p below 0.05; "
-        "opposite: that of the reverse; not reproduced: the 95% interval lies below the published slope"
-    )
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["steeper_trend"], test)
 
 
 def fewer_is_more(points: Sequence[tuple[int, float]]) -> float:

@@ -12,8 +12,7 @@ from scipy import stats
 
 from paper_records import claim, suite, value, verdicts
 from rcad.paper.record import Place, Run, Study
-from rcad.paper.report import chapters, curves
-from rcad.paper.report.overview import verdict_table
+from rcad.paper.report import chapters, curves, verdict_table
 from rcad.paper.report.pictures import dots
 from rcad.paper.report.tables import Links, gain_over, grid, measure_table, run_table, side_by_side
 from rcad.paper.targets import Printed

@@ -18,8 +18,7 @@ from browser import BROWSER, seen
 from evaluate.saved_run.test_page import summary
 from paper_records import EVIL, benchmark, images, put, put_run, run_record, series, suite, verdicts
 from rcad.paper.record import Study
-from rcad.paper.report import build, chapters
-from rcad.paper.report.overview import forest, squares
+from rcad.paper.report import build, chapters, forest, squares
 from rcad.paper.report.reading import read
 from rcad.paper.report.tables import Links
 from report.test_html import Tree

@@ -13,15 +13,17 @@ from rcad.paper.theory.lemmas import (
     gradient_by_quadrature,
     sample_gradient_check,
 )
-from rcad.paper.theory.population import (
+from rcad.paper.theory.problem import (
+    Problem,
     Setting,
     attraction,
+    final,
     paper_closed_form,
     population_gradient,
     population_step,
     population_surrogate,
+    random_directions,
 )
-from rcad.paper.theory.problem import Problem, final, random_directions
 
 
 def settings(count: int = 40, seed: int = 0) -> tuple[Setting, torch.Tensor]:

@@ -9,8 +9,7 @@ import torch
 
 from rcad.paper.theory import appendix
 from rcad.paper.theory.lemmas import conditions, theorem_settings
-from rcad.paper.theory.population import Setting, population_gradient, pushes
-from rcad.paper.theory.problem import Problem, random_directions
+from rcad.paper.theory.problem import Problem, Setting, population_gradient, pushes, random_directions
 
 FIGURE = Problem()
 
