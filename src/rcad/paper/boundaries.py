@@ -23,7 +23,8 @@ from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
 CELL, PROTOCOL = Cell(625, 0.10), Protocol("sgd", 0.05, 128, 300, (128,))
-SHOWN = 300
+SHOWN, ON_ARC = 300, 500
+"""Training examples that are drawn, and points of each noise-free half circle."""
 SHARE, FRESH, FITTED = MEASURES = ("share of the curves", "accuracy", "training accuracy, %")
 
 
@@ -97,10 +98,7 @@ def describe(settings: Settings, panels: Sequence[Mapping[str, Any]], details: M
 
 
 def judge(study: Study) -> Study:
-    """At every epoch RCAD's boundary gives more of the half circles themselves to the right class than ERM's.
-
-    And what the text says of ERM: it fits its training set entirely, and more epochs make it worse.
-    """
+    """RCAD's boundary follows the half circles more closely; ERM fits its training set, and more epochs harm it."""
     text = "RCAD's boundary follows the moons more closely than ERM's"
     planned = [PlannedClaim(column, text, ("RCAD", column), ("ERM", column), None) for column in study.columns]
     first, last = study.columns[0], study.columns[-1]
@@ -129,7 +127,9 @@ def _panels(
     """At each epoch: the measures of every draw, and the first draw's probabilities on the grid."""
     jobs = [Job(replace(candidate, epochs=epoch), k, k) for epoch in settings.epochs for k in range(len(folds))]
     fitted = fit(jobs, folds, settings.protocol, progress)
-    arcs, labels = noiseless()
+    angle = np.linspace(0, np.pi, ON_ARC)
+    arcs = torch.from_numpy(np.concatenate([arc(angle, 0), arc(angle, 1)]).astype(np.float32))
+    labels = torch.arange(2).repeat_interleave(ON_ARC)
     for start, epoch in zip(range(0, len(jobs), len(folds)), settings.epochs, strict=True):
         models = fitted.models[start : start + len(folds)]
         right = [(probability(model, arcs, settings.cell.d) > 0.5) == (labels == 1) for model in models]
@@ -154,13 +154,6 @@ def grid(across: int) -> Tensor:
     left, right, bottom, top = LIMITS
     x, y = torch.linspace(left, right, across), torch.linspace(bottom, top, max(2, across * 2 // 3))
     return torch.stack([x.repeat(len(y)), y.repeat_interleave(across)], 1)
-
-
-def noiseless(count: int = 500) -> tuple[Tensor, Tensor]:
-    """The half circles themselves: points (2 * count, 2) and labels."""
-    angle = np.linspace(0, np.pi, count)
-    points = np.concatenate([arc(angle, 0), arc(angle, 1)]).astype(np.float32)
-    return torch.from_numpy(points), torch.arange(2).repeat_interleave(count)
 
 
 @torch.no_grad()

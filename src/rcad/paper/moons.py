@@ -26,7 +26,7 @@ from rcad.paper import stacked_tuning
 from rcad.paper.claims import CONTROLS, PlannedClaim, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Series, Study
 from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, refit
-from rcad.paper.targets import TARGETS
+from rcad.paper.targets import NOTES, TARGETS
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
@@ -48,11 +48,10 @@ def arc(t: npt.ArrayLike, label: int) -> Real:
 
 
 def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
-    """The accuracy, in [0, 1], of the best possible classifier: the further dimensions tell it nothing.
+    """The accuracy, in [0, 1], of the best possible classifier, good to about 1e-5.
 
-    Quadrature in the plane: a class's density at a point is the Gaussian averaged along its half circle
-    (Gauss-Legendre nodes), and the error is half the integral of the smaller density (midpoint rule). Good to
-    about 1e-5.
+    Quadrature in the plane, as the further dimensions tell it nothing: a class's density is the Gaussian averaged along
+    its half circle (Gauss-Legendre nodes), the error half the integral of the smaller density (midpoint rule).
     """
     # Without noise in the plane, and below any noise that could cross the gap, the half circles do not touch.
     if noise == "rest" or sigma < 0.02:
@@ -218,7 +217,6 @@ def build_arms(epochs: int) -> list[Arm]:
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
-    """Everything of the table."""
     cells = {cell.name: tune_and_refit(cell, settings, on_progress) for cell in settings.cells}
     first = settings.cells[0]
     arms, tuning = {arm.name: arm for arm in settings.arms()}, cells[first.name]["tuning"]
@@ -237,19 +235,19 @@ def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any
         for row, number in PRINTED.get(column, {}).items()
         if number.mean > cell["bayes"]
     ]
-    impossible = (
-        "Printed accuracies above the best possible, if the noise is on all dimensions and the moons have radius 1: "
-        f"{'; '.join(above)}. The paper's noise, or its unit, must be another."
-    )
+    impossible = [NOTES["impossible_moons"].format(above="; ".join(above))] if above else []
+    _, draws, _ = PRINTED_SIZE
+    seconds = [row["seconds"] for row in by_size if (row["n"], row["draws"], row["epochs"]) == PRINTED_SIZE]
+    size = NOTES["as_many_moons" if seconds else "fewer_moons"].format(draws=draws, minutes=sum(seconds) / 60)
     return stacked_tuning.describe(
         "T8",
         settings,
         {name: cell["methods"] for name, cell in cells.items()},
         ("accuracy", "nll"),
-        {"own_size": _own_size(by_size), "budget": len(settings.arms()[0].candidates)},
+        {"own_size": size, "budget": len(settings.arms()[0].candidates)},
         controls=CONTROLS,
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
-        notes=[*TARGETS["T8"].notes, *([impossible] if above else [])],
+        notes=[*TARGETS["T8"].notes, *impossible],
         series=[
             Series(LABELS[method], [row["n"] for row in by_size], [row["accuracy"][method] for row in by_size])
             for method in by_size[0]["accuracy"]
@@ -262,18 +260,6 @@ def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any
             "sweep": [{key: value for key, value in row.items() if key != "accuracy"} for row in by_size],
             "weight_ratio": weights,
         },
-    )
-
-
-def _own_size(by_size: Sequence[Any]) -> str:
-    """What is said of the paper's own size, and how long it took."""
-    seconds = {(row["n"], row["draws"], row["epochs"]): row["seconds"] for row in by_size}
-    if PRINTED_SIZE not in seconds:
-        return " (the paper has 20,000 and 300 epochs)"
-    return (
-        " (the paper has 20,000 and 300 epochs: ERM, RCAD and the random direction were run so on "
-        f"{PRINTED_SIZE[1]} draws of the first distribution, with the configurations chosen here, computed in "
-        f"{seconds[PRINTED_SIZE] / 60:.0f} minutes of one core)"
     )
 
 

@@ -89,7 +89,6 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
-    """Everything of the study."""
     tables = {name: tune_and_refit(read(name, data_dir), settings, on_progress) for name in settings.datasets}
     first = settings.datasets[0]
     return describe(
@@ -113,10 +112,7 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
 
 
 def judge(study: Study) -> Study:
-    """Who is lower, as printed; and that RCAD beats a random direction, which is how the paper explains it.
-
-    The paper shows no random direction: the difference that it credits to the direction is RCAD's gain over ERM.
-    """
+    """Who is lower, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
     pairs, printed = [("RCAD", "ERM"), ("RCAD", "ME-ADA")], TARGETS["T7"].printed
     planned = plan_claims(study.columns, printed, pairs, better="has lower NLL than", lower=True)
     how: dict[str, Any] = {"higher_is_better": False, "trial": study.scale == "smoke", "count_all": True}

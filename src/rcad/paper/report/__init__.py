@@ -67,9 +67,7 @@ class Report:
 def build(results: Path, out: Path, progress: Progress = SILENT) -> list[Path]:
     """Write the report on every record under `results`: report.html, report.md, tables/*.tex, figures/*.pdf and *.png.
 
-    Args:
-        results: the folder of records; one that cannot be read is named on the first screen.
-        out: the folder of the report; made if need be. Links to records are relative to it.
+    A record that cannot be read is named on the first screen. Links to records are relative to `out`.
     """
     with fitting(f"the records in {results}", "run the one that was changed again"):
         progress.overall(0, 3, "reading the records")
@@ -200,7 +198,6 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
 
 
 def _counts(study: Study) -> Counter[str]:
-    """How many claims got each verdict."""
     return Counter(claim.verdict for claim in study.tested)
 
 

@@ -120,7 +120,6 @@ def introduction(study: Study) -> list[str]:
 
 
 def results(study: Study) -> list[Part]:
-    """The tables of numbers."""
     if not study.places:
         return []
     images = study.rule == IMAGE_RULE or any(claim.last is not None for claim in study.claims)
@@ -130,7 +129,6 @@ def results(study: Study) -> list[Part]:
 
 
 def section(study: Study, links: Links) -> Section:
-    """The chapter."""
     parts: list[Part] = [*draw(study), *results(study)]
     if study.tested:
         parts.append(_claims(study, f"Claims of this table or figure. {judged_elsewhere(study)}".rstrip()))

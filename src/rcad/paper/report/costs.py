@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, NUMBER, Study
@@ -30,9 +30,14 @@ MULTISTEP = ("pgd 10", "me_ada")
 
 def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
     """The paper's sentences on RCAD's cost, judged by every group of step times, one run at a time."""
+    groups: dict[tuple[Any, ...], dict[str, float]] = {}
+    for number, (_, record) in enumerate(records):
+        for row in single_runs(record["rows"]):
+            group = number, *(row.get(name) for name in ("model", "batch", "mode"))
+            groups.setdefault(group, {})[str(row["method"])] = float(row["ratio_to_erm"])
     ratios: dict[str, list[float]] = {}
-    for times in (times for _, record in records for times in _groups(record["rows"]) if "rcad" in times):
-        for method, time in times.items():
+    for times in groups.values():
+        for method, time in times.items() if "rcad" in times else ():
             ratios.setdefault(method, []).append(times["rcad"] / time)
     several = [ratio for name in MULTISTEP for ratio in ratios.get(name, ())]
     grown = [1 / ratio for ratio in ratios.get("me_ada", ())]
@@ -53,15 +58,6 @@ def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
         unit="",
         notes=[caption("cost_multistep"), "Hours on a GTX 1080 Ti are not judged: no such card was at hand."],
     )
-
-
-def _groups(rows: Sequence[JSON]) -> list[dict[str, float]]:
-    """Times of a step in those of ERM by method, taken in turns, one run at a time."""
-    groups: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in single_runs(rows):
-        key = tuple(row.get(name) for name in ("model", "batch", "mode"))
-        groups.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
-    return list(groups.values())
 
 
 def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[float, float]) -> Claim:
@@ -128,10 +124,17 @@ def _cost_table(record: JSON) -> Table:
         at_once = f"{row.get('replicas', '-')}{f', joined by {joined}' if joined != 1 else ''}"
         numbers = (fixed(row.get(name), places) for name, places in NUMBERS.items())
         rows.append([model, batch, mode, at_once, method, *numbers])
-    header = (
-        *("model", "batch", "mode", "runs at once", "method"),
-        *("ms per run and step", "times ERM", "times the floor", "GiB"),
-    )
+    header = [
+        "model",
+        "batch",
+        "mode",
+        "runs at once",
+        "method",
+        "ms per run and step",
+        "times ERM",
+        "times the floor",
+        "GiB",
+    ]
     words = ", ".join(str(record[name]) for name in ("device", "precision", "date") if record.get(name))
     return Table(header, rows, f"Step times. {words}. The floor is the arithmetic of the passes at the device's rate.")
 
@@ -141,14 +144,23 @@ GROWTH = "rcad scaling"
 EXPECTED = (1.6, 2.05)
 """Between these RCAD's time in that of ERM is what its passes cost."""
 COUNTED = ("batch", "side", "classes", "runs")
+
+
+class Axis(NamedTuple):
+    """What grows: the field of a row, the name of the axis, and a point of it in words."""
+
+    field: str
+    name: str
+    words: str
+
+
 AXES = {
-    "batch": ("batch", "batch"),
-    "side": ("side", "pixels a side"),
-    "classes": ("classes", "classes"),
-    "model": ("parameters", "network"),
-    "runs": ("runs", "runs at once"),
+    "batch": Axis("batch", "batch", "batch {batch}"),
+    "side": Axis("side", "pixels a side", "{side} pixels"),
+    "classes": Axis("classes", "classes", "{classes:,} classes"),
+    "model": Axis("parameters", "network", "{model}"),
+    "runs": Axis("runs", "runs at once", "{runs} runs"),
 }
-"""Which field of a row an axis goes along, and its name."""
 MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
 """The numbers of a row; a row whose model did not fit has an error instead."""
 _POINT = {"axes": [str], "method": str, "model": str, **dict.fromkeys(COUNTED, int), **dict.fromkeys(MEASURED, NUMBER)}
@@ -188,13 +200,13 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
     batches = ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
     outliers = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in rows if outside(row))
     stays = f"leaves {low} to {high} times ERM at {outliers}" if outliers else f"stays within {low} to {high} of ERM"
-    names = ", ".join(AXES[axis][1] for axis in axes)
+    names = ", ".join(AXES[axis].name for axis in axes)
     words = about("growth", about=device, base=base, batches=batches, stays=stays, axes=names)
     return drawing.finish(drawn, keys, *words, path.stem, wide=True)
 
 
 def _at(row: JSON, axis: str) -> float:
-    return float(row.get(AXES[axis][0]) or 0)
+    return float(row.get(AXES[axis].field) or 0)
 
 
 def _lines(panels: Sequence[Any], rows: Sequence[JSON], axis: str, method: str) -> None:
@@ -228,7 +240,7 @@ def _dress(panels: Sequence[Any], axis: str, rows: Sequence[JSON]) -> None:
     else:
         panels[-1].set_xticks(chosen, [_short(tick) for tick in chosen])
     panels[-1].minorticks_off()
-    panels[-1].set_xlabel(AXES[axis][1], fontsize=9)
+    panels[-1].set_xlabel(AXES[axis].name, fontsize=9)
     panels[0].set_yscale("log")
     panels[1].axhspan(*EXPECTED, color=LIGHT, alpha=0.4, lw=0)
     if len(panels) > 2:
@@ -240,14 +252,9 @@ def _short(value: float) -> str:
 
 
 def _where(row: JSON) -> str:
-    words = {
-        "batch": f"batch {row['batch']}",
-        "side": f"{row['side']} pixels",
-        "classes": f"{row['classes']:,} classes",
-        "model": row["model"].removeprefix("timm:"),
-        "runs": f"{row['runs']} runs",
-    }
-    return ", ".join(words[axis] for axis in row["axes"] if axis in words)
+    """The point of a row, by the axes on which it lies."""
+    words = [AXES[axis].words.format_map(row) for axis in row["axes"] if axis in AXES]
+    return ", ".join(word.removeprefix("timm:") for word in words)
 
 
 def growth_table(record: JSON) -> Table:

@@ -67,12 +67,9 @@ def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Fi
     handles, _ = ax.get_legend_handles_labels()
     printed = _printed(curves)
     handles += [drawing.published_key(ax, ls=":")] if printed else []
-    caption = (
-        f"{capital(panel)}{': ' if panel else ''}dots are seeds, lines means with 95% intervals, which "
-        f"may leave the picture.{' Diamonds: as published.' * printed}"
-    )
-    alt = f"{study.title}: {up} by {along} for {', '.join(series.name for series in curves)}."
-    return drawing.finish(figure, handles, caption, alt, name, columns=2)
+    fields = {"panel": f"{capital(panel)}: " if panel else "", "printed": " Diamonds: as published." * printed}
+    words = about("along", title=study.title, up=up, along=along, names=", ".join(colours), **fields)
+    return drawing.finish(figure, handles, *words, name, columns=2)
 
 
 def _curve(ax: Any, series: Series, colour: str) -> None:
@@ -120,9 +117,9 @@ def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -
     ]
     keys.append(drawing.key(ax, "seeds", marker="o", ls="", color=GREY, ms=4))
     keys += [drawing.published_key(ax)] if _printed(curves) else []
-    caption = f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval."
-    alt = f"{study.title}, {panel}: {up} of {', '.join(colours)} for {', '.join(names)}."
-    return drawing.finish(figure, keys, caption, alt, name, columns=3)
+    fields = {"title": f"{study.title}, {panel}", "panel": f"{capital(panel)}. " if panel else ""}
+    words = about("categories", up=up, names=", ".join(colours), along=", ".join(names), **fields)
+    return drawing.finish(figure, keys, *words, name, columns=3)
 
 
 def _result(ax: Any, y: float, values: Sequence[float], printed: float | None, colour: str) -> None:

@@ -24,14 +24,10 @@ FORMS: Mapping[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_F
 
 @dataclass(frozen=True)
 class Records:
-    """Everything under a folder.
+    """Everything under a folder: studies in the report's order, other records by kind, files of no known kind.
 
-    Attributes:
-        studies: in the report's order.
-        by_kind: the records that are no studies, each with its file.
-        damaged: one line for each file that could not be read.
-        runs: by pack or folder, the records of its runs by id; of a run that was made several times the last counts.
-        unused: files of another kind.
+    damaged: one line for each file that could not be read.
+    runs: by pack or folder, the records of its runs by id; of a run that was made several times the last counts.
     """
 
     studies: Sequence[Study]

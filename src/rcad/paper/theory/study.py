@@ -231,7 +231,6 @@ def judge(study: Study) -> Study:
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
-    """Everything, from the settings alone."""
     parts = iter(range(PARTS))
 
     def begin(part: str) -> None:
