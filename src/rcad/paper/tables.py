@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS
+from rcad.paper import claims
 from rcad.paper.benchmarks import (
     CIFAR10,
     CIFAR100,
@@ -24,20 +25,7 @@ from rcad.paper.benchmarks import (
     WRN,
     Benchmark,
 )
-from rcad.paper.claims import (
-    CONTROLS,
-    ENTROPY,
-    RANDOM,
-    PlannedClaim,
-    Side,
-    Summary,
-    as_good,
-    fewer_is_more,
-    most_pairs,
-    none_ahead,
-    plan_claims,
-    steeper_trend,
-)
+from rcad.paper.claims import CONTROLS, ENTROPY, RANDOM, PlannedClaim, Side, Summary, plan_claims
 from rcad.paper.suite import Column, Curve, Suite
 from rcad.paper.targets import TARGETS, Table
 
@@ -79,8 +67,8 @@ def suite(
     printed = target.printed if published is None else published
     names = [column.name for column in judged or columns]
     on_pairs = plan_claims(names, printed, pairs, p_values=target.p_values, **how) if pairs else ()
-    rows, claims = (*rows, *controls), on_pairs + further
-    return Suite(name, target.title, rows, columns, printed, claims, controls, curves, summaries)
+    rows, planned = (*rows, *controls), on_pairs + further
+    return Suite(name, target.title, rows, columns, printed, planned, controls, curves, summaries)
 
 
 RIVALS = ("ERM", "FGSM", "ADA", "ME-ADA")
@@ -149,7 +137,7 @@ F2 = suite(
         for first, second in [*((f"{base} + RCAD", base) for base in BASES), ("DA + RCAD", BASE_CONTROLS[0])]
     ),
     summaries=[
-        most_pairs(
+        claims.most_pairs(
             "all pairs",
             "RCAD makes the others more accurate, in 22 of 24 pairs",
             [((f"{base} + RCAD", column.name), (base, column.name)) for column in SETS for base in BASES],
@@ -179,17 +167,17 @@ F3 = suite(
     + T1.claims
     + BEYOND_T1,
     summaries=[
-        as_good(
+        claims.as_good(
             "by data set",
             "RCAD is hardly better than LS on Adv with the large step on a few sets",
             [(("RCAD", name), (ON_ADVERSARIAL[1], name)) for name in NAMES],
         ),
-        steeper_trend(
+        claims.steeper_trend(
             "by number of images",
             "RCAD's gain grows faster than LS's as there are fewer images",
             ("RCAD", "LS"),
             tuple(zip(SUBSETS, COUNTS, strict=True)),
-            fewer_is_more([*zip(COUNTS, PRINTED_GAINS.values(), strict=True)]),
+            claims.fewer_is_more([*zip(COUNTS, PRINTED_GAINS.values(), strict=True)]),
         ),
     ],
     curves=[
@@ -254,7 +242,7 @@ F6 = suite(
     ),
     summaries=[
         *(
-            most_pairs(
+            claims.most_pairs(
                 CIFAR10.name,
                 f"{row} is consistently more accurate than ERM, whatever the corruption",
                 pairs_by_corruption(row, "ERM"),
@@ -262,7 +250,7 @@ F6 = suite(
             )
             for row in ("RCAD", "ME-ADA")
         ),
-        none_ahead(
+        claims.none_ahead(
             CIFAR10.name,
             "no systematic difference between RCAD and ME-ADA",
             pairs_by_corruption("RCAD", "ME-ADA"),

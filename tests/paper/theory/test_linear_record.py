@@ -103,16 +103,10 @@ def test_scans_of_fewer_settings_are_near() -> None:
 
 def test_claims_follow_from_the_numbers() -> None:
     """All but those of the figure, whose iterates no record keeps: the same words and verdicts again."""
-    proofs = CHECKS["appendix"]
-    proofs = {**proofs, "gradient_norm": {float(alpha): norm for alpha, norm in proofs["gradient_norm"].items()}}
-    conclusions = [CHECKS["conclusion"], CHECKS["conclusion_with_c0"]]
-    made = [
-        *claims.entropy_claims(CHECKS["entropy"]),
-        *claims.lemma_claims(CHECKS["closed_form"], CHECKS["sample_gradients"], CHECKS["signs"]),
-        *claims.theorem_claims(CHECKS["conditions"], conclusions, CHECKS["rates"]),
-        *claims.appendix_claims(proofs),
-        *claims.sweep_claims(RECORD["sweeps"]),
-    ]
+    norms = {float(alpha): norm for alpha, norm in CHECKS["appendix"]["gradient_norm"].items()}
+    checks = {**CHECKS, "appendix": {**CHECKS["appendix"], "gradient_norm": norms}}
+    judges = (claims.entropy_claims, claims.lemma_claims, claims.theorem_claims, claims.appendix_claims)
+    made = [*(claim for judge in judges for claim in judge(checks)), *claims.sweep_claims(RECORD["sweeps"])]
     kept = {(claim.where, claim.statement, claim.rule): claim for claim in LINEAR.claims}
     assert len(made) == 23
     for claim in made:

@@ -16,22 +16,9 @@ from pathlib import Path
 from rcad.errors import InputError, fitting
 from rcad.paper.claims import NOT_RUN, TRIAL
 from rcad.paper.record import Study
-from rcad.paper.report import chapters, costs, few_labels
+from rcad.paper.report import chapters, costs, few_labels, tables
 from rcad.paper.report.reading import Records, read
-from rcad.paper.report.tables import (
-    MARKS,
-    Links,
-    about,
-    better_by,
-    caption,
-    claim_table,
-    gain_over,
-    gain_unit,
-    grid,
-    printed_gain,
-    reference,
-    tally,
-)
+from rcad.paper.report.tables import Links, about, caption
 from rcad.paper.targets import TARGETS
 from rcad.report import drawing, html, latex, markdown
 from rcad.report.document import Cell, Document, Figure, Section, Table, file_stem
@@ -135,7 +122,7 @@ def _facts(records: Records) -> dict[str, str]:
 def _write_tables(records: Records, folder: Path) -> list[Path]:
     # A foreign record's target may be anything.
     studies = [study for study in reversed(records.studies) if study.places]
-    texts = {file_stem(study.stem) or "table": latex.table(grid(study), study.target) for study in studies}
+    texts = {file_stem(study.stem) or "table": latex.table(tables.grid(study), study.target) for study in studies}
     texts["verdicts"] = latex.table(verdict_table(records.studies), "verdicts")
     files = []
     for stem, text in sorted(texts.items()):
@@ -152,7 +139,7 @@ def first_screen(records: Records, damaged: Sequence[str], homes: Mapping[str, s
     for scope, added in product(sorted({study.scope for study in studies}), (False, True)):
         judged = [claim for study, claim in claims if study.scope == scope and study.added(claim) == added]
         noun, whose = ("check", "of ours, not in the paper") if added else ("claim", "of the paper")
-        lines += [f"{plural(len(judged), noun)} {whose}, at {scope}: {tally(judged)}."] if judged else []
+        lines += [f"{plural(len(judged), noun)} {whose}, at {scope}: {tables.tally(judged)}."] if judged else []
     notice = ""
     if trials := ", ".join(f"{study.target} ({study.scale})" for study in studies if study.warning):
         notice = f"Not the paper's scale: {trials}. Their numbers are not evidence about the paper."
@@ -172,7 +159,7 @@ def first_screen(records: Records, damaged: Sequence[str], homes: Mapping[str, s
     )
     if not claims:
         return [summary]
-    return [summary, Section(CLAIMS, [], [claim_table(claims, caption("claims"), homes, choose="verdict")])]
+    return [summary, Section(CLAIMS, [], [tables.claim_table(claims, caption("claims"), homes, choose="verdict")])]
 
 
 def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
@@ -180,9 +167,9 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
     for study in records.studies:
         judged, path = _counts(study), study.path
         kind = "-" if path is None else "pack" if is_pack(path) else path.suffix[1:] or "folder"
-        verdicts: dict[str, str | Cell] = dict.fromkeys(MARKS, "")
+        verdicts: dict[str, str | Cell] = dict.fromkeys(tables.MARKS, "")
         if study.tested and TRIAL not in judged:
-            verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in MARKS.items()}
+            verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in tables.MARKS.items()}
         rows.append(
             {
                 "table or figure": Cell(study.target, _about(study), f"#{homes[study.title]}"),
@@ -280,16 +267,16 @@ def forest(studies: Sequence[Study]) -> Figure | None:
     """RCAD against ERM in every column of the tables, with the published difference; one panel for each unit."""
     units: dict[str, list[tuple[str, Paired, float | None]]] = {}
     for study in studies:
-        base, row = reference(study), next((name for name in study.rows if name.casefold() == "rcad"), None)
+        base, row = tables.reference(study), next((name for name in study.rows if name.casefold() == "rcad"), None)
         # The figures show the tables' runs again, and single runs have no published number.
         if base is None or row is None or not study.target.startswith("T"):
             continue
         target = study.target if study.as_published else f"{study.target} [{_protocol(study)}]"
-        lines = units.setdefault(gain_unit(study), [])
+        lines = units.setdefault(tables.gain_unit(study), [])
         for column in study.columns:
-            gain = gain_over(study, row, base, column)
+            gain = tables.gain_over(study, row, base, column)
             if gain is not None:
-                lines.append((f"{target}: {column}", gain, printed_gain(study, row, base, column)))
+                lines.append((f"{target}: {column}", gain, tables.printed_gain(study, row, base, column)))
     units = {unit: lines for unit, lines in units.items() if lines}
     if not units:
         return None
@@ -306,7 +293,7 @@ def forest(studies: Sequence[Study]) -> Figure | None:
         ax.axvline(0, color="black", lw=0.8)
         ax.set_yticks(range(len(lines)), [drawing.label(name, 52, 1) for name, _, _ in lines])
         ax.set(ylim=(len(lines) - 0.4, -0.6), xlim=bounds)
-        ax.set_xlabel(f"RCAD {better_by('ERM', unit)}", fontsize=9)
+        ax.set_xlabel(f"RCAD {tables.better_by('ERM', unit)}", fontsize=9)
     keys = [
         drawing.key(axes[0, 0], "ours, 95% interval", marker="o", color=BLUE, ms=5),
         drawing.key(axes[0, 0], "as published", marker="D", ls="", color=PAPER, ms=5.5, mfc="none", mew=1.5),

@@ -10,17 +10,9 @@ import numpy as np
 
 from rcad.paper.claims import Side
 from rcad.paper.record import JSON, Study
+from rcad.paper.report import tables
 from rcad.paper.report.details import alpha_settings
-from rcad.paper.report.tables import (
-    about,
-    better_by,
-    gain_over,
-    gain_unit,
-    mean_of,
-    place_mean,
-    printed_gain,
-    reference,
-)
+from rcad.paper.report.tables import about
 from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -44,7 +36,9 @@ class Line(NamedTuple):
 def dots(study: Study) -> Figure | None:
     """The results themselves: a panel for each column."""
     lines = {
-        side: Line(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
+        side: Line(
+            place.values(study.metric_of(place.column)), tables.place_mean(study, place), *(place.published or ())[:2]
+        )
         for side, place in study.places.items()
     }
     fields = {"label": study.label, "columns": ", ".join(study.columns_run)}
@@ -54,13 +48,17 @@ def dots(study: Study) -> Figure | None:
 
 def gains(study: Study) -> Figure | None:
     """Differences from ERM on the same seeds."""
-    base = reference(study)
+    base = tables.reference(study)
     if base is None:
         return None
     sign = 1 if study.higher_is_better else -1
     lines: dict[Side, Line] = {}
     for row, column in product(study.rows, study.columns):
-        gain, printed, pairs = gain_over(study, row, base, column), printed_gain(study, row, base, column), []
+        gain, printed, pairs = (
+            tables.gain_over(study, row, base, column),
+            tables.printed_gain(study, row, base, column),
+            [],
+        )
         if gain is not None:
             ours, theirs = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
             pairs = [sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
@@ -68,7 +66,7 @@ def gains(study: Study) -> Figure | None:
             lines[row, column] = Line(pairs, gain, printed)
     if not any(line.values for line in lines.values()):
         return None
-    return _panels(study, lines, better_by(base, gain_unit(study)), 0.0, "gains", base=base)
+    return _panels(study, lines, tables.better_by(base, tables.gain_unit(study)), 0.0, "gains", base=base)
 
 
 def _panels(
@@ -162,7 +160,7 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
             if place is None:
                 continue
             values, x = place.values(study.metric_of(column)), group + (-0.2, 0.2)[side]
-            mean = mean_of(values)
+            mean = tables.mean_of(values)
             colour, ink = ((drawing.LIGHT, BLACK), (drawing.BLUE, drawing.BLUE))[side]
             if mean is not None:
                 ax.bar(x, mean.mean, 0.36, color=colour, alpha=0.55 if side else 0.8)

@@ -125,23 +125,23 @@ def start_claim(study: Trajectories) -> Claim:
     return _level("start", inside <= 0.5, share)
 
 
-def entropy_claims(check: Row) -> list[Claim]:
+def entropy_claims(checks: Row) -> list[Claim]:
     """The entropy approximation: equal rates of decay; bounded ratio."""
+    check = checks["entropy"]
     bounded = check["ratio_at_30"] / check["ratio_at_0"] <= 2
-    return [
-        _claim("entropy_rate", abs(check["decay"] - 1) < 0.05, **check),
-        _claim("entropy_ratio", bounded, **check),
-    ]
+    near = abs(check["decay"] - 1) < 0.05
+    return [_claim("entropy_rate", near, **check), _claim("entropy_ratio", bounded, **check)]
 
 
-def lemma_claims(closed: Row, gradients: list[Row], scans: list[Row]) -> list[Claim]:
+def lemma_claims(checks: Row) -> list[Claim]:
     """The closed form, the update signs where the theorem's conditions hold, and the step from sample to population."""
+    closed = checks["closed_form"]
     claims = [_claim("closed_form", closed["paper_inside"] < 1e-8, **closed)]
-    chosen = [s for s in scans if s["kind"] == "derivative" and s["K"] in (0, 2)]
+    chosen = [s for s in checks["signs"] if s["kind"] == "derivative" and s["K"] in (0, 2)]
     readings = sorted((s for s in chosen if s["K"] == 2), key=lambda scan: scan["c0"] is not None)
     claims += _sign_claims(readings, f"that meets the conditions with beta w1 >= 2 alpha; {C0_RULE}")
     claims += _sign_claims([s for s in chosen if s["K"] == 0], "of the figure, w1 from 0.5 to 0.99")
-    for check in gradients:
+    for check in checks["sample_gradients"]:
         worst, own = (max(map(abs, check[f"errors_from_{name}"])) for name in ("derivative", "mean"))
         claims.append(_claim("sample_gradients", worst < 4, worst=worst, own=own, **check))
     return claims
@@ -172,9 +172,10 @@ def agreed(verdicts: Sequence[Verdict]) -> Verdict:
     return verdicts[0] if len(set(verdicts)) == 1 else "undecided"
 
 
-def theorem_claims(met: list[Row], conclusions: Sequence[Row], rates: list[Row | None]) -> list[Claim]:
+def theorem_claims(checks: Row) -> list[Claim]:
     """The theorem: its conditions at the figure's numbers, its conclusion under its conditions, its rate."""
-    failed = ", ".join(c["name"] for c in met if not c["holds"])
+    conclusions, rates = (checks["conclusion"], checks["conclusion_with_c0"]), checks["rates"]
+    failed = ", ".join(c["name"] for c in checks["conditions"] if not c["holds"])
     of = f"that meets the conditions with beta w1 >= {conclusions[0]['K']:g} alpha; {C0_RULE}"
     verdict = agreed([judge_universal(row["reached"], row["noise_rose"]) for row in conclusions])
     fits = [fit for fit in rates if fit is not None]
@@ -187,8 +188,9 @@ def theorem_claims(met: list[Row], conclusions: Sequence[Row], rates: list[Row |
     ]
 
 
-def appendix_claims(check: Row) -> list[Claim]:
+def appendix_claims(checks: Row) -> list[Claim]:
     """What the proof leans on: the initial-feature lemma, bounds, and formulas as printed."""
+    check = checks["appendix"]
     enough, margin = check["enough_examples"], check["margin_bound"]
     allowed = all(row["fails"] <= row["worst"] * row["cases"] for row in check["products"])
     products = "; ".join(map("{name}: {fails} of {cases:,}, {worst:g} allowed".format_map, check["products"]))
@@ -241,7 +243,8 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     begin("the figure: ERM, then RCAD")
     paths = simulation.run_trajectories(settings)
     begin("the lemmas, the theorem and the appendix")
-    checks, proofs = _checked(settings)
+    checks = _checked(settings)
+    proofs = [claim for judged in (lemma_claims, theorem_claims, appendix_claims) for claim in judged(checks)]
     begin("the sweeps")
     grids = {"alpha": simulation.ALPHAS, "n": simulation.NS, "d": simulation.DS, "beta": simulation.BETAS}
     sweeps = [simulation.sweep(over, grid, single) for over, grid in grids.items()]
@@ -257,8 +260,8 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     details["together"] = [simulation.together(*cell) for cell in cells]
     begin("learning rates")
     details["step_sizes"] = simulation.step_sizes(single, simulation.RCAD_LRS, lengths)
-    judged = [*figure_claims(paths), *proofs[:2], start_claim(paths), *proofs[2:]]
-    judged += sweep_claims(sweeps)
+    judged = [*figure_claims(paths), *entropy_claims(checks), start_claim(paths), *proofs, *sweep_claims(sweeps)]
+    checks["rates"] = [fit for fit in checks["rates"] if fit is not None]
     return Study(
         target="F5",
         title=TARGETS["F5"].title,
@@ -272,35 +275,22 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
     )
 
 
-def _checked(settings: Settings) -> tuple[dict[str, Any], list[Claim]]:
-    """The lemmas, the theorem and the appendix as numbers, and the claims that follow, the entropy's two first."""
+def _checked(settings: Settings) -> Row:
+    """The lemmas, the theorem and the appendix as numbers."""
     problem = settings.problem
     generator, again = (torch.Generator().manual_seed(settings.seed + k) for k in (1, 2))
-    entropy, closed = lemmas.entropy_check(), lemmas.closed_form_check(generator)
-    gradients = [
+    checks: Row = {"entropy": lemmas.entropy_check(), "closed_form": lemmas.closed_form_check(generator)}
+    checks["sample_gradients"] = [
         lemmas.sample_gradient_check(replace(problem, gamma=gamma), LARGE, generator) for gamma in (problem.gamma, 0.5)
     ]
     signs = [*lemmas.sign_scan(generator), *lemmas.path_signs(problem, LARGE)]
-    conclusions = [lemmas.conclusion_scan(generator)]
-    rates = [lemmas.rate_fit(problem, alpha) for alpha in (problem.beta, LARGE)]
-    met = lemmas.conditions(problem, LARGE)
+    conclusion = lemmas.conclusion_scan(generator)
     signs += lemmas.sign_scan(again, count=MANY, ks=(1.0, 2.0), c0=C0, kinds=("derivative",))
-    conclusions.append(lemmas.conclusion_scan(again, count=MANY, c0=C0))
-    behind = appendix.appendix_check(problem, (problem.beta, LARGE), again)
-    checks = {
-        "entropy": entropy,
-        "closed_form": closed,
-        "sample_gradients": gradients,
+    return checks | {
         "signs": signs,
-        "conditions": met,
-        "conclusion": conclusions[0],
-        "conclusion_with_c0": conclusions[1],
-        "appendix": behind,
-        "rates": [fit for fit in rates if fit is not None],
+        "conditions": lemmas.conditions(problem, LARGE),
+        "conclusion": conclusion,
+        "conclusion_with_c0": lemmas.conclusion_scan(again, count=MANY, c0=C0),
+        "appendix": appendix.appendix_check(problem, (problem.beta, LARGE), again),
+        "rates": [lemmas.rate_fit(problem, alpha) for alpha in (problem.beta, LARGE)],
     }
-    return checks, [
-        *entropy_claims(entropy),
-        *lemma_claims(closed, gradients, signs),
-        *theorem_claims(met, conclusions, rates),
-        *appendix_claims(behind),
-    ]
