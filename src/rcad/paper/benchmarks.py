@@ -87,14 +87,13 @@ class Benchmark:
         precision: Precision = "fp32",
         validation: float | None = None,
     ) -> RunConfig:
-        """The run of a method under the paper's protocol, or what is left of it at this scale.
+        """The run of a method (see `method_of`) under the paper's protocol, or what is left of it at this scale.
 
         Args:
-            label: see `method_of`.
             values: what differs from the paper's: the weight decay (DECAY), and parameters, e.g. "RCAD.alpha".
-            weights: a file to start from, instead of the protocol's.
+            weights: a file to start from.
             precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
-            validation: the share of the images that is held out, where it is not the protocol's.
+            validation: the share of the images that is held out.
         """
         from rcad.train.scheduler import canonical_config
 

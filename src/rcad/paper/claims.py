@@ -131,11 +131,11 @@ def judge_all(
     """Every claim with its verdict (`CLAIM_RULE`); Holm over those that could be tested.
 
     Args:
-        count_all: Holm over the others too, as if their p were 1.
         overlap: by column, n_test / n_train of splits that share their rows.
         not_measured: cells whose runs are done but lack the number.
         remark: a note on every claim that was tested, e.g. at which scale.
-        trial: whether the data are too few for verdicts.
+        trial: the data are too few for verdicts.
+        count_all: Holm over the others too, as if their p were 1.
     """
     claims: list[Claim] = []
     gains: list[Paired | None] = []

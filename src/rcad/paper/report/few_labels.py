@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from rcad.paper.claims import gain_of
 from rcad.paper.record import LAST, Place, Study
@@ -118,24 +117,19 @@ def figure(rows: Sequence[Gain]) -> Figure:
     drawn, axes = drawing.grid(8.4, height, len(groups), 2, height_ratios=heights)
     for pair, (name, group) in zip(axes, groups.items(), strict=True):
         for ax, (metric, measure) in zip(pair, MEASURES.items(), strict=True):
-            _panel(ax, group, metric)
+            for y, gain in enumerate(row.gains[metric] for row in group):
+                if gain is not None:
+                    colour = BLUE if gain.low > 0 else VERMILION if gain.high < 0 else GREY
+                    ax.plot([gain.low, gain.high], [y, y], color=colour, lw=1.6)
+                    ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
+            ax.axvline(0, color=GREY, lw=0.8)
+            ax.set_ylim(len(group) - 0.5, -0.5)
             ax.set_xlabel(f"{measure.name}: {measure.unit} better than ERM", fontsize=8)
         pair[0].set_title(name, fontsize=9, loc="left")
         names = [drawing.label(row.name.replace("LS", "label smoothing", 1), 44, 1) for row in group]
         pair[0].set_yticks(range(len(group)), names, fontsize=8)
         pair[1].set_yticks(range(len(group)), [""] * len(group))
     return drawing.finish(drawn, [], *about("few-labels"), "few-labels", wide=True)
-
-
-def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:
-    for y, row in enumerate(rows):
-        gain = row.gains[metric]
-        if gain is not None:
-            colour = BLUE if gain.low > 0 else VERMILION if gain.high < 0 else GREY
-            ax.plot([gain.low, gain.high], [y, y], color=colour, lw=1.6)
-            ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
-    ax.axvline(0, color=GREY, lw=0.8)
-    ax.set_ylim(len(rows) - 0.5, -0.5)
 
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:

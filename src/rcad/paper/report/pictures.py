@@ -35,12 +35,10 @@ class Line(NamedTuple):
 
 def dots(study: Study) -> Figure | None:
     """The results themselves: a panel for each column."""
-    lines = {
-        side: Line(
-            place.values(study.metric_of(place.column)), tables.place_mean(study, place), *(place.published or ())[:2]
-        )
-        for side, place in study.places.items()
-    }
+    lines = {}
+    for side, place in study.places.items():
+        values, mean = place.values(study.metric_of(place.column)), tables.place_mean(study, place)
+        lines[side] = Line(values, mean, *(place.published or ())[:2])
     fields = {"label": study.label, "columns": ", ".join(study.columns_run)}
     fields["better"] = "right" if study.higher_is_better else "left"
     return _panels(study, lines, study.label, None, "dots", **fields)
@@ -223,7 +221,13 @@ def theory(study: Study) -> Figure | None:
     ):
         ax.set_title(title, fontsize=9.5)
         ax.set(xlabel="iteration; RCAD starts where ERM ends", ylabel=unit)
-    _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
+    sweep = next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha")
+    for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
+        _band(window, sweep["values"], sweep[name], colour, None, 100)
+    beta = sweep["base"]["problem"]["beta"]
+    window.axvline(beta, color=GREEN, ls=":", lw=1.6, label=f"alpha = beta = {beta:g}")
+    window.set_title("Test accuracy by alpha:\nERM (black) and RCAD (blue)", fontsize=9.5)
+    window.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
     keys = [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]]
     words = about("theory", draws=study.settings["draws"])
     return drawing.finish(figure, keys, *words, "theory", wide=True, columns=6)
@@ -233,15 +237,6 @@ def _band(ax: Any, x: Sequence[float], band: JSON, colour: str, text: str | None
     low, middle, high = (scale * np.asarray(band[name]) for name in ("q05", "median", "q95"))
     ax.plot(x, middle, color=colour, lw=1.8, label=text)
     ax.fill_between(x, low, high, color=colour, alpha=0.13, lw=0)
-
-
-def _window(ax: Any, sweep: JSON) -> None:
-    beta = sweep["base"]["problem"]["beta"]
-    for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
-        _band(ax, sweep["values"], sweep[name], colour, None, 100)
-    ax.axvline(beta, color=GREEN, ls=":", lw=1.6, label=f"alpha = beta = {beta:g}")
-    ax.set_title("Test accuracy by alpha:\nERM (black) and RCAD (blue)", fontsize=9.5)
-    ax.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
 
 
 def boundaries(study: Study) -> Figure | None:
@@ -279,7 +274,16 @@ def alphas(study: Study) -> Figure | None:
     settings = alpha_settings(study)
     figure, axes = drawing.panels(len(settings), 3.6, 2.6, left=0, below=0.5)
     for ax, (name, setting) in zip(axes, settings.items(), strict=False):
-        _alpha_panel(ax, name, setting)
+        for alpha, values in zip(setting["alphas"], setting["grid"], strict=True):
+            ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
+        ax.plot(setting["alphas"], [np.mean(values) for values in setting["grid"]], "-", color=BLUE, lw=1.6)
+        ax.axhline(setting["erm"], color=BLACK, lw=1.2)
+        ax.axvline(setting["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
+        ax.set_xscale("log")
+        ax.minorticks_off()
+        ticks = setting["alphas"][::3]
+        ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+        ax.set_title(name, fontsize=10)
     for ax in axes[len(settings) - min(3, len(settings)) : len(settings)]:
         ax.set_xlabel("alpha", fontsize=9)
     axes[0].set_ylabel("held-out accuracy, %", fontsize=9)
@@ -289,16 +293,3 @@ def alphas(study: Study) -> Figure | None:
         drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
     ]
     return drawing.finish(figure, keys, *about("grid", settings=", ".join(settings)), "grid", wide=True)
-
-
-def _alpha_panel(ax: Any, name: str, setting: JSON) -> None:
-    for alpha, values in zip(setting["alphas"], setting["grid"], strict=True):
-        ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
-    ax.plot(setting["alphas"], [np.mean(values) for values in setting["grid"]], "-", color=BLUE, lw=1.6)
-    ax.axhline(setting["erm"], color=BLACK, lw=1.2)
-    ax.axvline(setting["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
-    ax.set_xscale("log")
-    ax.minorticks_off()
-    ticks = setting["alphas"][::3]
-    ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
-    ax.set_title(name, fontsize=10)
