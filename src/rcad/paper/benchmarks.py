@@ -208,10 +208,6 @@ class Setting(NamedTuple):
         values: dict[str, Any] = {"epochs": max(1, round(GROWTH_EPOCHS * now / full))}
         return values | ({"steps": SMOKE_STEPS, "rounds": 1} if self.scale == "smoke" else {})
 
-    @property
-    def cutout(self) -> dict[str, Any]:
-        return {"length": 3 if self.scale == "smoke" else self.benchmark.cutout}
-
 
 Part = tuple[str, dict[str, Any]]
 PARTS: Mapping[str, Callable[[Setting], Part]] = {
@@ -220,7 +216,7 @@ PARTS: Mapping[str, Callable[[Setting], Part]] = {
     UNAUGMENTED: lambda s: ("erm", {}),
     PRETRAINED: lambda s: ("erm", {}),
     "LS": lambda s: ("label_smoothing", {"eps": s.benchmark.eps}),
-    "CutOut": lambda s: ("cutout", s.cutout),
+    "CutOut": lambda s: ("cutout", {"length": 3 if s.scale == "smoke" else s.benchmark.cutout}),
     "CutMix": lambda s: ("cutmix", {"p": 0.5}),
     "MixUp": lambda s: ("mixup", {}),
     "two views": lambda s: ("two_views", {}),

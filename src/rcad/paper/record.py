@@ -6,6 +6,7 @@ line.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -288,15 +289,7 @@ class Study:
 
 def as_stored(value: Any) -> Any:
     """As it comes back from JSON, with rounded numbers."""
-    return loads(dumps(_rounded(finite_or_none(value))), "a record")
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+    return json.loads(dumps(finite_or_none(value)), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
 
 
 def finished(path: Path, settings: JSON, scale: str) -> Study | None:

@@ -58,6 +58,8 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     networks: dict[str, dict[str, None]] = {}
     for run in planned.runs:
         networks.setdefault(run.column, {})[run.config.model.name] = None
+    trained = {name: " or ".join(networks[name]) for name in planned.columns}
+    columns = {name: suite.column(name).benchmark.words(scale, network) for name, network in trained.items()}
     study = Study(
         target=suite.name,
         title=suite.title,
@@ -74,17 +76,10 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
         not_run=_not_run(planned, shelf, runs),
         versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
         seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
-        settings={
-            "seeds": list(planned.order.seeds),
-            "precision": precision,
-            "columns": {
-                name: suite.column(name).benchmark.words(scale, " or ".join(networks[name])) for name in planned.columns
-            },
-        },
+        settings={"seeds": list(planned.order.seeds), "precision": precision, "columns": columns},
     )
-    return replace(
-        study, claims=judge_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
-    )
+    series = [_series(curve, planned, study) for curve in suite.curves]
+    return replace(study, claims=judge_twice(study, planned), series=series)
 
 
 def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
@@ -161,12 +156,9 @@ def _places(planned: Plan, runs: Mapping[str, Run]) -> dict[Side, records.Place]
         names = dict.fromkeys((column.metric, f"{LAST}{column.metric}", *SHOWN))
         for row in suite.rows_of(column):
             ids = [config_id(run.config) for run in cells.get((row, column.name), ())]
+            done = [runs[id_] for id_ in ids if id_ in runs]
             own = [
-                replace(
-                    runs[id_], metrics={name: runs[id_].metrics[name] for name in names if name in runs[id_].metrics}
-                )
-                for id_ in ids
-                if id_ in runs
+                replace(run, metrics={name: run.metrics[name] for name in names if name in run.metrics}) for run in done
             ]
             printed = suite.printed(row, column.name)
             if printed is not None or own:

@@ -58,21 +58,18 @@ def build(results: Path, out: Path, progress: Progress = SILENT) -> list[Path]:
     """
     with fitting(f"the records in {results}", "run the one that was changed again"):
         progress.overall(0, 3, "reading the records")
-        return _write(gather(results, out), out, progress)
-
-
-def _write(report: Report, out: Path, progress: Progress) -> list[Path]:
-    progress.overall(1, 3, "drawing the page")
-    for folder in (out, out / "tables", out / "figures"):
-        make_folder(folder)
-    files = [out / "report.html", out / "report.md"]
-    write_text(files[0], html.page(report.document))
-    for figure in report.document.figures:
-        figure.drawing.set_layout_engine(None)  # as the page has it: laying out is a third of the time of a file
-    write_text(files[1], markdown.markdown(report.document))
-    files += _write_tables(report.records, out / "tables")
-    progress.overall(2, 3, "writing the figures")
-    return files + drawing.save(report.document.figures, out / "figures", ("png", "pdf"))
+        report = gather(results, out)
+        progress.overall(1, 3, "drawing the page")
+        for folder in (out, out / "tables", out / "figures"):
+            make_folder(folder)
+        files = [out / "report.html", out / "report.md"]
+        write_text(files[0], html.page(report.document))
+        for figure in report.document.figures:
+            figure.drawing.set_layout_engine(None)  # as the page has it: laying out is a third of the time of a file
+        write_text(files[1], markdown.markdown(report.document))
+        files += _write_tables(report.records, out / "tables")
+        progress.overall(2, 3, "writing the figures")
+        return files + drawing.save(report.document.figures, out / "figures", ("png", "pdf"))
 
 
 def gather(results: Path, out: Path) -> Report:

@@ -18,7 +18,6 @@ TITLE = "What to do with few labels"
 TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
 ERM = "ERM"
 DECAY = "tuned ERM against the paper's weight decay"
-PAPER = "paper's setting"
 CHANCE, GUESSING = 1.5, 4.605
 """Accuracy in percent below which a model of 100 classes only guesses; the NLL of equal probabilities in nats."""
 
@@ -139,7 +138,7 @@ def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gai
         else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
         for metric, measure in MEASURES.items()
     }
-    kind = "every method tuned" if study.tuned else PAPER
+    kind = "every method tuned" if study.tuned else "paper's setting"
     return Gain(f"{_network(study)}, {kind}", column, row, place, compared)
 
 
