@@ -35,10 +35,8 @@ class Settings:
     Args:
         cell: the distribution; the paper does not say which it draws.
         n, n_validation: examples to train and, in a draw of their own, to tune RCAD by, at the first of `epochs`.
-        epochs: when to look.
         grid: points across; two thirds as many up.
         draws: training sets (and weights), numbered from 0; the first is drawn.
-        budget: configurations of RCAD; None for all.
     """
 
     cell: Cell = CELL

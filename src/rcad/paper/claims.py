@@ -1,7 +1,6 @@
 """Claims of the paper and checks of our own: planned, then judged by a paired difference; Holm over all of a page.
 
-A summary is a sentence about a whole figure: in how many pairs, how steep, no difference. It is one question about all
-of its cells, with a rule of its own, and no part of Holm's family. Higher numbers are better.
+A summary, a sentence about a whole figure, has a rule of its own and is no part of Holm's family; higher is better.
 """
 
 from __future__ import annotations

@@ -146,10 +146,8 @@ class Settings:
 
     Args:
         cells: the first is the one whose weights and sizes are studied.
-        n, n_validation, n_test: examples of a draw.
         seeds: fresh draws, numbered from 0; the tuning draw has a number of its own.
         sweep: (n, draws, epochs) of the study over n.
-        ratio_epochs: when the weights are looked at.
     """
 
     cells: tuple[Cell, ...] = (

@@ -1,8 +1,4 @@
-"""A study's record: one table or figure of the paper as it was run and judged.
-
-Every study writes this one form, with `kind` and `schema`; it is parsed once, and what is wrong with it is said in one
-line.
-"""
+"""A study's record: one table or figure of the paper as it was run and judged, the same form for all of them."""
 
 from __future__ import annotations
 

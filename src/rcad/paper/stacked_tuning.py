@@ -1,7 +1,4 @@
-"""Methods with equally many configurations each, tuned and refitted: every configuration on every fold at once.
-
-Each job reads its held-out rows once.
-"""
+"""Methods with equally many configurations each, tuned and refitted: every configuration on every fold at once."""
 
 from __future__ import annotations
 
@@ -178,9 +175,8 @@ def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress
             models[k], fold = result.snapshots[epochs[k]].take(row[key]), folds[jobs[k].fold]
             scale = None if fold.classes else torch.tensor([fold.scale], dtype=torch.float64)
             finite = bool(models[k].finite().all())
-            for name, value in measure_stacked(
-                models[k], Examples(fold.held_x[None], fold.held_y[None]), scale
-            ).items():
+            held = Examples(fold.held_x[None], fold.held_y[None])
+            for name, value in measure_stacked(models[k], held, scale).items():
                 metrics.setdefault(name, [math.nan] * len(jobs))[k] = float(value) if finite else math.nan
     return Fitted(metrics, [models[k] for k in range(len(jobs))])
 

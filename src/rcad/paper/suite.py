@@ -1,7 +1,4 @@
-"""A suite: one table or figure as a value, an order for it, and the runs that the order takes.
-
-A run is known by its config: one that is finished is never made again.
-"""
+"""A suite: one table or figure as a value, an order for it, and the runs that the order takes."""
 
 from __future__ import annotations
 
@@ -184,13 +181,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an order takes.
+    """What an order takes: the runs, each known by its config, and the columns that are run.
 
-    Args:
-        suite: with the rows of the user's own.
-        columns: those that are run.
-        missing: one sentence for each data set that is not there.
-        skipped: columns that were not asked for.
+    missing: one sentence for each data set that is not there. skipped: columns that were not asked for.
     """
 
     order: Order

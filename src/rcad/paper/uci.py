@@ -24,7 +24,6 @@ from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Pr
 from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
-Index = Any
 PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
 
 
@@ -176,8 +175,8 @@ def uncapped(data: Dataset, settings: Settings, on_progress: OnProgress) -> dict
     return result
 
 
-def fold(data: Dataset, train: Index, held: Index) -> Fold:
-    """Inputs and targets scaled by the statistics of the training rows."""
+def fold(data: Dataset, train: Any, held: Any) -> Fold:
+    """These rows, inputs and targets scaled by the statistics of those to train on."""
     inputs = Standardizer.fit(data.train.x[train], keep_binary=False)
     targets = TargetScaler.fit(data.train.y[train])
     x, held_x = (torch.from_numpy(inputs.transform(data.train.x[rows])) for rows in (train, held))

@@ -163,13 +163,14 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
     rows: list[dict[str, str | Cell]] = []
     for study in records.studies:
         judged, path = _counts(study), study.path
+        title = "single runs" if study.title.startswith("runs: ") else study.title.removeprefix(f"{study.target}: ")
         kind = "-" if path is None else "pack" if is_pack(path) else path.suffix[1:] or "folder"
         verdicts: dict[str, str | Cell] = dict.fromkeys(tables.MARKS, "")
         if study.tested and TRIAL not in judged:
             verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in tables.MARKS.items()}
         rows.append(
             {
-                "table or figure": Cell(study.target, _about(study), f"#{homes[study.title]}"),
+                "table or figure": Cell(study.target, title, f"#{homes[study.title]}"),
                 "scale": Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
                 **verdicts,
                 "runs": str(study.runs or "-"),
@@ -183,12 +184,6 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
 
 def _counts(study: Study) -> Counter[str]:
     return Counter(claim.verdict for claim in study.tested)
-
-
-def _about(study: Study) -> str:
-    if study.target in TARGETS:
-        return study.title.removeprefix(f"{study.target}: ")
-    return "single runs" if study.title.startswith("runs: ") else study.title
 
 
 def _dates_and_devices(study: Study, records: Records) -> dict[str, str]:

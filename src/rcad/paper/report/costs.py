@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, NUMBER, Study
@@ -144,23 +144,14 @@ GROWTH = "rcad scaling"
 EXPECTED = (1.6, 2.05)
 """Between these RCAD's time in that of ERM is what its passes cost."""
 COUNTED = ("batch", "side", "classes", "runs")
-
-
-class Axis(NamedTuple):
-    """What grows: the field of a row, the name of the axis, and a point of it in words."""
-
-    field: str
-    name: str
-    words: str
-
-
 AXES = {
-    "batch": Axis("batch", "batch", "batch {batch}"),
-    "side": Axis("side", "pixels a side", "{side} pixels"),
-    "classes": Axis("classes", "classes", "{classes:,} classes"),
-    "model": Axis("parameters", "network", "{model}"),
-    "runs": Axis("runs", "runs at once", "{runs} runs"),
+    "batch": ("batch", "batch", "batch {batch}"),
+    "side": ("side", "pixels a side", "{side} pixels"),
+    "classes": ("classes", "classes", "{classes:,} classes"),
+    "model": ("parameters", "network", "{model}"),
+    "runs": ("runs", "runs at once", "{runs} runs"),
 }
+"""What grows: the field of a row, the name of the axis, and a point of it in words."""
 MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
 """The numbers of a row; a row whose model did not fit has an error instead."""
 _POINT = {"axes": [str], "method": str, "model": str, **dict.fromkeys(COUNTED, int), **dict.fromkeys(MEASURED, NUMBER)}
@@ -200,13 +191,13 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
     batches = ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
     outliers = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in rows if outside(row))
     stays = f"leaves {low} to {high} times ERM at {outliers}" if outliers else f"stays within {low} to {high} of ERM"
-    names = ", ".join(AXES[axis].name for axis in axes)
+    names = ", ".join(AXES[axis][1] for axis in axes)
     words = about("growth", about=device, base=base, batches=batches, stays=stays, axes=names)
     return drawing.finish(drawn, keys, *words, path.stem, wide=True)
 
 
 def _at(row: JSON, axis: str) -> float:
-    return float(row.get(AXES[axis].field) or 0)
+    return float(row.get(AXES[axis][0]) or 0)
 
 
 def _lines(panels: Sequence[Any], rows: Sequence[JSON], axis: str, method: str) -> None:
@@ -240,7 +231,7 @@ def _dress(panels: Sequence[Any], axis: str, rows: Sequence[JSON]) -> None:
     else:
         panels[-1].set_xticks(chosen, [_short(tick) for tick in chosen])
     panels[-1].minorticks_off()
-    panels[-1].set_xlabel(AXES[axis].name, fontsize=9)
+    panels[-1].set_xlabel(AXES[axis][1], fontsize=9)
     panels[0].set_yscale("log")
     panels[1].axhspan(*EXPECTED, color=LIGHT, alpha=0.4, lw=0)
     if len(panels) > 2:
@@ -253,7 +244,7 @@ def _short(value: float) -> str:
 
 def _where(row: JSON) -> str:
     """The point of a row, by the axes on which it lies."""
-    words = [AXES[axis].words.format_map(row) for axis in row["axes"] if axis in AXES]
+    words = [AXES[axis][2].format_map(row) for axis in row["axes"] if axis in AXES]
     return ", ".join(word.removeprefix("timm:") for word in words)
 
 

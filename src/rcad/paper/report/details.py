@@ -237,10 +237,7 @@ def alpha_settings(study: Study) -> dict[str, JSON]:
 
 def _alpha(study: Study) -> Details:
     results, settings, tried = study.details, study.settings, alpha_settings(study)
-    numbers = (
-        "best alpha: {best_alpha:.3g} | suggested: {alpha:.3g} ({ratio:.1f}x) | ERM: {erm:.1f} | best: {best:.1f} | "
-        "with suggested: {accuracy:.1f}"
-    )
+    numbers = WORDS["alpha"]["suggested"]
     linear = _filled(
         f"beta: {{beta:g}} | window: {{window}} | {numbers}",
         [{**_suggestion(problem), "window": _ends(problem["helpful"], ".3g")} for problem in results["linear"]],
@@ -318,10 +315,6 @@ def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
     """The rule for regression targets beside the tuned alphas."""
     grid = {alpha for row in rows for alpha in row["tuned"]}
     spread = sum(set(row["tuned"]) == grid for row in rows)
-    columns = (
-        "data: {dataset} | tuned alpha: splits: {splits} | tuned, geometric mean: {middle:.2f} | rule: {value:.2f} | "
-        "rule over tuned: {ratio:.1f}x | within a factor of two: {near:.0%}"
-    )
     body = []
     for row in rows:
         tuned, rule = np.log(row["tuned"]), np.log(row["rule"])
@@ -330,7 +323,7 @@ def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
         splits = ", ".join(f"{alpha:g}: {count}" for alpha, count in sorted(times.items()))
         near = np.mean(np.abs(rule - tuned) <= math.log(2))
         body.append({**row, "splits": splits, "middle": middle, "value": value, "ratio": ratio, "near": near})
-    return [caption("alpha_uci", spread=spread, sets=len(rows)), _filled(columns, body)]
+    return [caption("alpha_uci", spread=spread, sets=len(rows)), _filled(WORDS["alpha"]["tuned"], body)]
 
 
 def _tuned(study: Study) -> Details:

@@ -111,8 +111,7 @@ def _runs(results: Path, damaged: list[str]) -> dict[Path, dict[str, RunRecord]]
 def _is_study(results: Path, place: Path, *, used: bool) -> bool:
     """Whether runs are shown by themselves: not those of a suite, which may be unfinished or have a damaged record.
 
-    Packs that lie elsewhere are studies of their own, though a suite may have made the same runs again; runs beside
-    those of a suite in the same folder (of another scale, say) are none.
+    Packs that lie elsewhere are studies of their own; runs beside those of a suite in the same folder are none.
     """
     if is_pack(place):
         return place.parent != results / SUITE_PACKS or not used

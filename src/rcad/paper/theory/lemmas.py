@@ -40,8 +40,7 @@ from rcad.paper.theory.problem import (
 def entropy_ratio(z: Tensor) -> Tensor:
     """H(sigmoid(z)) / exp(-|z|), without the cancellation of computing either first. (...) -> (...).
 
-    H = log(1 + q) + z q / (1 + q) with q = exp(-|z|), so the ratio tends to 1 + |z|: the tails agree in their
-    exponential rate and not in size.
+    H = log(1 + q) + z q / (1 + q) with q = exp(-|z|), so the ratio tends to 1 + |z|: the rates agree, not the sizes.
     """
     z = z.abs()
     q = (-z).exp()

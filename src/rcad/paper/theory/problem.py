@@ -272,10 +272,7 @@ class Setting:
 
 
 class _Piece(NamedTuple):
-    """An interval of margins where the integrand is scale * exp(tilt * m); tilt is also the sign of its slope in m.
-
-    moved: whether examples with such margins were perturbed.
-    """
+    """Margins where the integrand is scale * exp(tilt * m); tilt is also its slope's sign; moved: x was perturbed."""
 
     tilt: int
     low: Tensor

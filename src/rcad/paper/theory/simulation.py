@@ -127,8 +127,7 @@ HELPFUL = 0.95  # share of draws in which RCAD must beat ERM for an alpha to cou
 def sweep(over: str, values: Sequence[float], base: Settings) -> Row:
     """Vary alpha, or n, d or beta of the problem at the first of base's alphas; every band has one entry per value.
 
-    Where alpha varies, the training sets and ERM are the same for all. better: share of draws in which RCAD's test
-    accuracy exceeds ERM's.
+    better: share of draws in which RCAD's test accuracy exceeds ERM's.
     """
     if over == "alpha":
         first, ends = run_finals(replace(base, alphas=tuple(values)))
