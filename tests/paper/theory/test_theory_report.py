@@ -29,12 +29,9 @@ def test_verdicts_follow_the_interval(low: float, high: float, difference: str, 
     interval = Interval((low + high) / 2, low, high)
     assert judge_interval(interval, 0, "opposite") == difference
     assert judge_interval(interval, 0.5, "not reproduced") == share
-
-
-def test_a_proof_s_statement_is_refuted_by_one_exception() -> None:
-    assert judge_universal(1.0, 0.0) == "reproduced"
-    assert judge_universal(0.999, 0.001) == "not reproduced"
-    assert judge_universal(0.1, 0.9) == "opposite"
+    # A proof's statement is refuted by one exception.
+    verdicts = [judge_universal(holds, 1 - holds) for holds in (1.0, 0.999, 0.1)]
+    assert verdicts == ["reproduced", "not reproduced", "opposite"]
 
 
 def test_intervals_are_the_textbook_s() -> None:
