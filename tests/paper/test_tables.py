@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from paper_records import order
+from rcad.loss.method_rows import as_recorded, method_rows, rows_to_plain
+from rcad.loss.methods import method_defaults
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
 from rcad.paper.record import Study
-from rcad.paper.run import judge_twice
+from rcad.paper.run import judge_twice, plan_of
 from rcad.paper.suite import Plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
@@ -25,8 +27,6 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def built(rows: object) -> Method:
-    from rcad.loss.method_rows import method_rows, rows_to_plain
-
     return Method.from_dict({"methods": rows_to_plain(method_rows(rows))})
 
 
@@ -90,6 +90,28 @@ def test_the_full_scale_is_the_paper_s_protocol() -> None:
     assert (wide.name, wide.dropout) == ("wrn28_10", 0.3)
     sizes = {one.column: one.config.train.batch_size for one in SUITES["T4"].runs("full", [0], "one view")}
     assert list(sizes.values()) == [128, 128, 32, 128, 64, 128]
+
+
+def test_finetuning_has_cutmix_s_protocol_and_the_pretrained_row_needs_weights(tmp_path: Path) -> None:
+    (tmp_path / "imagenet").mkdir()
+    there = plan_of(order("T5", scale="full", data_dir=tmp_path))
+    assert (there.columns, there.missing) == (("top-1", "top-5"), ())
+    full = {run.row: run.config for run in there.runs}
+    erm = full["ERM"]
+    assert (erm.data.name, erm.data.size, erm.data.validation) == ("imagenet", 224, 0.0)
+    assert (erm.model.name, erm.model.weights) == ("timm:resnet50", "pretrained")
+    assert (erm.optim.lr, erm.optim.weight_decay, erm.optim.milestones) == (0.1, 1e-4, (75, 150, 225))
+    assert (erm.train.epochs, erm.train.batch_size, erm.train.selection) == (300, 256, "last")
+    rcad = method_defaults()["rcad"] | dict(dict(as_recorded(full["RCAD"].method))["rcad"])
+    assert (rcad["alpha"], rcad["lam"]) == (0.5, 0.02)
+    assert full["pretrained"].train.epochs == 0
+    without, given = (
+        {run.row: run.config for run in SUITES["T5"].runs("smoke", [0], "one view", weights=weights)}
+        for weights in (None, "mine.safetensors")
+    )
+    assert "pretrained" not in without
+    assert {config.model.weights for config in given.values()} == {"mine.safetensors"}
+    assert given["pretrained"].train.epochs == 0
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("[TF][1-6]/*.json")), ids=lambda path: path.stem)
