@@ -15,16 +15,6 @@ from rcad.paper.record import Study
 pytest.importorskip("sklearn")
 
 
-def table() -> Study:
-    """What T7's record has to hold, on made-up data."""
-    return Study(
-        target="T7",
-        title="made up",
-        settings={"arms": {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}},
-        details={"tuning": {"synthetic": {"rcad": {"chosen": [0, 1, 1]}}}},
-    )
-
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -50,9 +40,11 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The study's trial, with a record of T7."""
+    """The study's trial, with what it needs of T7's record, made up."""
     folder = tmp_path_factory.mktemp("alpha")
-    table().write(folder / "uci.json")
+    arms = {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}
+    tuning = {"synthetic": {"rcad": {"chosen": [0, 1, 1]}}}
+    Study("T7", "made up", settings={"arms": arms}, details={"tuning": tuning}).write(folder / "uci.json")
     assert study.main(words(folder)) == 0
     return folder
 

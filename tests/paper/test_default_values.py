@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def test_lam_is_the_one_that_held_out_examples_chose() -> None:
 
 @pytest.mark.parametrize("name", RECORD["check"])
 def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
-    """But for the likelihood of moons that plain training has right already."""
+    """But for the likelihood of moons that plain training has right already, which no alpha and no lam would mend."""
     plain, ours = RECORD["check"][name]["0"], RECORD["check"][name][RECORD["chosen"]]
     for metric, sign in (("accuracy", 1), ("nll", -1)):
         gain = sign * np.subtract(ours[metric], plain[metric])
@@ -36,11 +37,7 @@ def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
             assert gain.mean() + half > 0
         else:
             assert np.mean(plain["accuracy"]) > 99.5
-
-
-@pytest.mark.parametrize("name", ["moons, d = 2", "moons, d = 10"])
-def test_no_alpha_and_no_lam_would_mend_it_there(name: str) -> None:
-    for cells in RECORD["around"][name].values():
+    for cells in RECORD["around"][name].values() if name in ("moons, d = 2", "moons, d = 10") else ():
         means = [np.mean(values) for values in cells.values()]
         assert means == sorted(means)
         assert min(means) > 0
@@ -60,17 +57,15 @@ def test_where_the_default_is_safe_on_moons() -> None:
         assert found[name, "accuracy"].mean > 0
         assert found[name, "nll"].mean == pytest.approx(-0.005, abs=5e-4)
     assert worse["accuracy"] == ["0.1, 625, 100", "0.1, 1000, 100"]
-    closest = max(
-        (name for name in RECORD["moons"] if not name.endswith(" 1000")), key=lambda name: -found[name, "nll"].mean
-    )
-    assert (closest, found[closest, "nll"].mean) == ("0.1, 2, 300", pytest.approx(-0.002, abs=5e-4))
+    smaller = {name: found[name, "nll"].mean for name in RECORD["moons"] if not name.endswith(" 1000")}
+    assert (min(smaller, key=smaller.get), min(smaller.values())) == ("0.1, 2, 300", pytest.approx(-0.002, abs=5e-4))
     for paper in ("0.1, 625, 1000", "0.75, 625, 1000", "0.1, 1000, 1000"):
         assert found[paper, "nll"].outcome == "better"
         assert found[paper, "accuracy"].outcome == "undecided"
 
 
 def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:
-    worse = dict.fromkeys(next(iter(RECORD["rules"].values())), 0)
+    worse: Counter[str] = Counter()
     for found in RECORD["rules"].values():
         for rule, values in found.items():
             mean, half = pages.difference(values, found["0"])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from paper_records import silent
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Split
 from rcad.errors import InputError
 from rcad.paper import uci
 from rcad.paper.record import Study, as_stored, finished, refuse_to_replace_larger
@@ -39,12 +39,14 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
     data = uci.synthetic(splits=2)
     # Both splits train on the same rows, so that the others can be spoilt.
     train, test = np.arange(50), np.arange(50, 60)
-    y = data.train.y.copy()
-    first = Dataset("made", "regression", Split(data.train.x, y), standard_splits=((train, test),) * 2)
-    spoilt = y.copy()
+    spoilt = data.train.y.copy()
     spoilt[test] += 5
-    second = Dataset("made", "regression", Split(data.train.x, spoilt), standard_splits=((train, test),) * 2)
-    a, b = (uci.tune_and_refit(one, settings, silent) for one in (first, second))
+    a, b = (
+        uci.tune_and_refit(
+            replace(data, train=Split(data.train.x, y), standard_splits=((train, test),) * 2), settings, silent
+        )
+        for y in (data.train.y, spoilt)
+    )
     assert a["tuning"] == b["tuning"]
     for name in a["methods"]:
         assert min(b["methods"][name]["nll"]) > max(a["methods"][name]["nll"])
@@ -66,11 +68,9 @@ def test_every_number_is_there(made: Study) -> None:
 
 def test_the_cap_matters_at_large_lambda(made: Study) -> None:
     found = made.details["uncapped"]
-    first, last = (
-        np.subtract(found["uncapped"]["validation_nll"], found["capped"]["validation_nll"])[k] for k in (0, -1)
-    )
-    assert first == pytest.approx(0.0, abs=1e-6)
-    assert np.abs(last).max() > 1e-4
+    gap = np.subtract(found["uncapped"]["validation_nll"], found["capped"]["validation_nll"])
+    assert gap[0] == pytest.approx(0.0, abs=1e-6)
+    assert np.abs(gap[-1]).max() > 1e-4
 
 
 def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None:
