@@ -29,16 +29,10 @@ def row_of(table: Table, *start: str) -> dict[str, Cell]:
     return dict(zip(table.header, found, strict=True))
 
 
-def test_without_rcad_there_is_nothing_to_measure() -> None:
-    assert measure_table(study(rows=("ERM", "FGSM"))) is None
-
-
-def test_gains_point_to_the_better() -> None:
+def test_gains_point_to_the_better_and_a_run_that_diverged_leaves_none() -> None:
     higher, lower = (gain_over(study(higher_is_better=one), "RCAD", "ERM", "n=500") for one in (True, False))
     assert lower.mean == -higher.mean < 0
-
-
-def test_a_run_that_diverged_leaves_no_gain() -> None:
+    assert measure_table(study(rows=("ERM", "FGSM"))) is None  # without RCAD
     one = study(diverged=[("RCAD", "n=500", 2)])
     assert gain_over(one, "RCAD", "ERM", "n=500") is None
     assert gain_over(one, "FGSM", "ERM", "n=500") is not None
@@ -78,9 +72,7 @@ def test_columns_that_were_not_run_are_told_and_not_shown() -> None:
 def test_published_numbers_far_from_ours_are_inside_the_picture() -> None:
     runs = [Run(seed, {"accuracy": 8.0 + 0.1 * seed}) for seed in range(10)]
     places = {(row, "n=500"): Place(row, "n=500", Printed(far), runs) for row, far in (("ERM", 3.0), ("RCAD", 14.8))}
-    drawn = dots(
-        Study(target="T4", title="", about="", scale="full", rows=["ERM", "RCAD"], columns=["n=500"], places=places)
-    )
+    drawn = dots(Study("T4", rows=["ERM", "RCAD"], columns=["n=500"], places=places))
     low, high = drawn.drawing.axes[0].get_xlim()
     assert low < 3.0 < 14.8 < high
 
@@ -98,8 +90,7 @@ def by_hand(row: str, base: str, column: str, metric: str) -> tuple[float, float
     return gain.mean(), gain.mean() - half, gain.mean() + half
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "nll"])
-@pytest.mark.parametrize("epoch", ["", "last_"])
+@pytest.mark.parametrize(("metric", "epoch"), [("accuracy", ""), ("nll", "last_")])
 def test_gains_by_step_size_are_those_of_the_runs(metric: str, epoch: str) -> None:
     found = curves.step_gains(F4, "RCAD", "ERM", metric, epoch)
     assert len(found) == 9
@@ -109,8 +100,7 @@ def test_gains_by_step_size_are_those_of_the_runs(metric: str, epoch: str) -> No
 
 
 def test_what_does_not_depend_on_the_step_is_a_line_across() -> None:
-    figure = curves.by_step(F4)
-    ax = figure.drawing.axes[0]
+    ax = curves.by_step(F4).drawing.axes[0]
     dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
     assert [line.get_label() for line in dashed] == ["entropy at x"]
     assert dashed[0].get_ydata()[0] == pytest.approx(by_hand("entropy at x", "ERM", "alpha 1", "accuracy")[0])
