@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -46,12 +45,9 @@ def test_a_link_of_the_repository_becomes_one_of_the_site(source: str, link: str
     assert links.rewrite(f"see [it]({link}).", source, ROOT) == f"see [it]({expected})."
 
 
-def test_code_keeps_its_links() -> None:
+def test_code_keeps_its_links_and_linked_files_come_along() -> None:
     text = "[a](../methods/rcad.md)\n\n```text\n[a](../methods/rcad.md)\n```\n"
     assert links.rewrite(text, "docs/gpu.md", ROOT).count("(../methods") == 1
-
-
-def test_linked_files_come_along() -> None:
     pages = {"docs/a.md": "![p](../results/uci/uci.png) [c](../methods/rcad.md) [n](nowhere.png)"}
     assert links.media(ROOT, pages) == ["results/uci/uci.png"]
 
@@ -76,22 +72,16 @@ def test_a_made_part_takes_the_place_of_its_stand_in(monkeypatch: pytest.MonkeyP
         made.fill("<!-- made: nothing known -->", "page.md", ROOT)
 
 
-def test_every_method_is_in_one_group() -> None:
+def test_every_method_is_in_one_group_every_option_has_its_default_and_every_example_a_page() -> None:
     named = [name for names in cards.GROUPS.values() for name in names]
     assert sorted(named) == sorted(METHODS)
     assert cards.pages(ROOT)["methods/rcad.md"] == (ROOT / "methods" / "rcad.md").read_text(encoding="utf-8")
     assert "| [rcad](rcad.md) | `alpha='auto'`, `lam='auto'` | 2.00 |" in cards.pages(ROOT)["methods/index.md"]
-
-
-def test_the_reference_has_defaults_and_examples() -> None:
     (text,) = commands.pages().values()
     assert "| `--budget N` | `20` | Number of configurations to try. |" in text
     assert "| `--data NAME|FILE|DIR` |  | A name (rcad data list), a file, a folder, hf:OWNER/NAME or" in text
     assert "From the environment: `RCAD_DATA`." in text
     assert "rcad train --data digits --method rcad --epochs 3\n" in text
-
-
-def test_every_example_has_a_page() -> None:
     found = sources.pages(ROOT)
     for path in (ROOT / "examples").glob("*.py"):
         assert path.read_text(encoding="utf-8") in found[f"examples/{path.stem}.md"]
@@ -155,10 +145,8 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
         for name, cells in rows.items()
         if cells[0].isdigit()
     }
-    claims, good = (
-        sum(subjects[name][k] for name in ("images", "moons", "linear theory", "UCI regression", "cost"))
-        for k in (0, 1)
-    )
+    counted = [subjects[name] for name in ("images", "moons", "linear theory", "UCI regression", "cost")]
+    claims, good = map(sum, zip(*counted, strict=True))
     assert (claims, good) == (paper.total(), paper["reproduced"])
     shares = [f"{subjects[name][1]} of {subjects[name][0]}" for name in ("images", "moons", "linear theory")]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
@@ -176,11 +164,9 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
     evidence = " ".join((ROOT / "docs/evidence/index.md").read_text(encoding="utf-8").split())
     assert "1,000 examples and 100 epochs, where the paper has 20,000 and 300; one of them is judged" in evidence
     assert f"where ERM has {erm:.1f}% and RCAD {rcad:.1f}%" in evidence
-    significant = {
-        s.target for s, c in judged if c.statement in SAME and c.where in TWO_THOUSAND and c.verdict == "reproduced"
-    }
-    others = {s.target for s, c in judged if c.statement in SAME and c.where in TWO_THOUSAND} - significant
-    assert (significant, others) == ({"T1", "F1", "F2"}, {"T4", "F3", "F4"})
+    same = {s.target: c.verdict for s, c in judged if c.statement in SAME and c.where in TWO_THOUSAND}
+    significant = {target for target, verdict in same.items() if verdict == "reproduced"}
+    assert (significant, same.keys() - significant) == ({"T1", "F1", "F2"}, {"T4", "F3", "F4"})
     assert "is significant in T1, F1 and F2, and not in T4, F3 and F4" in evidence
 
 
@@ -208,26 +194,18 @@ def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
         assert words in first
         assert words in page
     swept = dict(re.findall(r"^\| ([\d.]+) \| 68\.2 \(.*?\) \| ([\d.]+) \(", theory, re.MULTILINE))
-    for alpha, words in {
-        "0.6": "RCAD {}% at alpha 0.6",
-        "1.5": "but {}% at 1.5",
-        "2": "{}% at 2",
-        "4": "{}% at 4",
-    }.items():
-        assert words.format(swept[alpha]) in page
+    said = {"0.6": "RCAD {}% at alpha 0.6", "1.5": "but {}% at 1.5", "2": "{}% at 2", "4": "{}% at 4"}
+    assert all(words.format(swept[alpha]) in page for alpha, words in said.items())
     uci = json.loads((ROOT / "results/uci/uci.json").read_text(encoding="utf-8"))
     lists = uci["settings"]["arms"]["rcad"]["candidates"]
     chosen = Counter(lists[k]["lam"] for one in uci["details"]["tuning"].values() for k in one["rcad"]["chosen"])
     assert f"chose 0.5 on {chosen[0.5]} splits and 0.1 on {chosen[0.1]}" in page
 
 
-@pytest.fixture
-def chapters(undrawn: None) -> Iterator[dict[str, str]]:
-    yield evidence.pages(ROOT).pages
+@pytest.mark.usefixtures("undrawn")
+def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
+    chapters = evidence.pages(ROOT).pages
     evidence.drawing.cache_clear()
-
-
-def test_chapters_say_what_had_been_seen_and_what_published_means(chapters: dict[str, str]) -> None:
     for target in ("T7", "T8"):
         page = chapters[f"evidence/{target}.md"]
         assert "after a first full run, whose test numbers had been seen" in page
