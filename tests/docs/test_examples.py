@@ -88,17 +88,13 @@ TOGETHER = [
 ]
 
 
-def test_every_example_is_tested() -> None:
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(KEY_LINES)
+def test_every_example_is_short_says_what_it_shows_and_is_tested() -> None:
     assert sorted(name for names in TOGETHER for name in names) == sorted(KEY_LINES)
-
-
-@pytest.mark.parametrize("name", KEY_LINES)
-def test_an_example_is_short_and_says_what_it_shows(name: str) -> None:
-    text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
-    summary = ast.get_docstring(ast.parse(text))
-    assert len(summary.splitlines()) == 2
-    assert 40 <= len(text.splitlines()) <= 90
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(KEY_LINES)
+    for path in EXAMPLES.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert len(ast.get_docstring(ast.parse(text)).splitlines()) == 2, path
+        assert 40 <= len(text.splitlines()) <= 90, path
 
 
 def test_without_timm_its_example_says_what_to_install() -> None:

@@ -91,20 +91,6 @@ def test_the_record_keeps_the_contract(t4: tuple[Order, dict[str, Any]]) -> None
     assert list(record["settings"]["columns"]) == ["n=500"]
 
 
-def test_the_page(t4: tuple[Order, dict[str, Any]]) -> None:
-    wanted, record = t4
-    page = wanted.record.with_suffix(".md").read_text()
-    assert "> **SMOKE SCALE: a trial of seconds on tiny data." in page
-    assert record["rule"] in page
-    assert "n=50,000. 30 claims about what was not run are neither judged nor counted." in page
-    rows = [line for line in page.splitlines() if line.startswith("|")]
-    assert not [row for row in rows if "n=1,000" in row]
-    # Every measure at both epochs: RCAD against ERM and the controls, and the controls against ERM.
-    for pair in ("RCAD against ERM", "RCAD against random direction", "entropy at x against ERM"):
-        assert [row.split(" | ")[2] for row in rows if f"| {pair} |" in row] == ["chosen", "last"]
-    assert "| accuracy, % | NLL, nats | Brier score | ECE |" in page
-
-
 def test_runs_packed_in_several_places_give_the_same_record_without_folders_or_weights(
     t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
