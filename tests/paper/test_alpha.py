@@ -16,6 +16,7 @@ pytest.importorskip("sklearn")
 
 
 ROOT = Path(__file__).parents[2]
+TRIAL = ("--scale", "smoke", "--out")
 
 
 def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
@@ -45,12 +46,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arms = {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}
     tuning = {"synthetic": {"rcad": {"chosen": [0, 1, 1]}}}
     Study("T7", "made up", settings={"arms": arms}, details={"tuning": tuning}).write(folder / "uci.json")
-    assert study.main(words(folder)) == 0
+    assert study.main([*TRIAL, str(folder), "--uci", str(folder / "uci.json")]) == 0
     return folder
-
-
-def words(out: Path) -> list[str]:
-    return ["--scale", "smoke", "--out", str(out), "--uci", str(out / "uci.json")]
 
 
 def test_every_part_has_its_rows(out: Path) -> None:
@@ -81,10 +78,11 @@ def test_the_page_is_made_from_the_record_which_is_not_computed_again(
     assert "numbers mean nothing" in text
     assert "## UCI" in text
     monkeypatch.setattr(study, "run", lambda *arguments: pytest.fail("computed again"))
-    assert study.main(words(out)) == 0
+    words = [*TRIAL, str(out), "--uci", str(out / "uci.json")]
+    assert study.main(words) == 0
     made = json.loads((out / "alpha.json").read_text())
     assert (made["kind"], made["target"]) == ("rcad study", "alpha")
     (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
-    assert study.main(words(out)) == 2
+    assert study.main(words) == 2
     assert study.main(["--uci", str(out / "none.json")]) == 2
     assert capsys.readouterr().err.count("expected") == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from rcad.paper.record import Place, Run, Study
 from rcad.paper.report.few_labels import best, gains, section
@@ -21,11 +20,10 @@ def place(row: str, points: float = 0.0, nats: float = 0.0, column: str = "n=500
     return Place(row, column, None, runs)
 
 
-def study(*places: Place, protocol: str = "one view", scale: str = "full") -> Study:
-    title = "Low data: subsets of CIFAR-100, ResNet-18" + (", every method tuned" if protocol == "tuned" else "")
+def study(*places: Place) -> Study:
     cells = {(one.row, one.column): one for one in places}
     sides = {"rows": ["ERM", "RCAD"], "columns": ["n=500", "n=50,000"], "places": cells}
-    return Study("T4", title, Path(f"T4-{protocol}.json"), scale=scale, protocol=protocol, **sides)  # type: ignore[arg-type]
+    return Study("T4", "Low data: subsets of CIFAR-100, ResNet-18", **sides)  # type: ignore[arg-type]
 
 
 PUBLISHED = study(place("ERM"), place("RCAD", 0.5, 0.3), place("RCAD", 9.0, 9.0, "n=50,000"))
