@@ -43,6 +43,7 @@ NEED_DATA = {
     "rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA",
     "rcad paper run T4 --protocol tuned --precision bf16 --only n=500",
     "rcad paper run T4 --protocol tuned --only n=2,000 --candidates 16",
+    "rcad paper run T4 --precision bf16 --finished --data-dir DATA",
 }
 
 

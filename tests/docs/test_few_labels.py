@@ -19,7 +19,7 @@ from rcad_docs import few_labels, made
 from rcad_docs.few_labels import N500, N2000, VIEWS, gain, signed, studies
 
 ROOT = Path(__file__).parents[2]
-N1000 = "n=1,000"
+N1000, N5000 = "n=1,000", "n=5,000"
 USUAL = RECIPES["paper"].optim.weight_decay
 
 
@@ -70,22 +70,30 @@ def test_the_order_of_what_to_do() -> None:
 def test_what_is_said_of_tuned_methods() -> None:
     page = words("docs/few-labels.md")
     assert over("tuned", "RCAD", N500, "accuracy").high < 0 > over("cnn", "RCAD", N500, "accuracy").high
-    lost = over("tuned", "RCAD", N2000, "accuracy")
-    assert lost.high < 0 > over("tuned", "RCAD", N2000, "nll").high
-    lam = choice("RCAD")["values"]["RCAD.lam"]
-    erm, own, other = (choice(row)["values"]["optim.weight_decay"] for row in ("ERM", "RCAD", RANDOM))
-    assert own == erm != other
-    assert f"best for ERM ({erm:.2g}), with lam {lam:.2f}." in page
-    assert f"RCAD with lam near 0 is ERM, so the {-lost.mean:.1f} points it lost" in page
-    assert f"RCAD's {over('tuned', 'RCAD', N2000, 'accuracy', RANDOM).mean:.1f} points over a random direction" in page
+    lost = over("tuned 16", "RCAD", N2000, "accuracy")
+    assert lost.high < 0 > over("tuned 16", "RCAD", N2000, "nll").high
+    assert f"RCAD still loses {-lost.mean:.1f} points, the two controls lose none." in page
+    assert all(over("tuned 16", control, N2000, "accuracy").mean > 0 for control in (RANDOM, ENTROPY))
+    first = [-over("tuned", row, N2000, "accuracy").mean for row in ("RCAD", RANDOM)]
+    assert f"with them RCAD lost {first[0]:.1f} points on 2,000 images, a random direction {first[1]:.1f}." in page
+    erm, own = choice("ERM", "tuned 16"), choice("RCAD", "tuned 16")
+    assert f"best for ERM ({erm['values']['optim.weight_decay']:.2g}): RCAD" in page
+    assert erm["values"] == choice("ERM")["values"]
+    assert own["metrics"]["nll"] > erm["metrics"]["nll"]
+    numbers = [f"{trial['metrics']['nll']:.3f}" for trial in (own, erm)]
+    assert f"lower validation NLL (best: {numbers[0]}) than ERM ({numbers[1]})." in page
+    direction = over("tuned 16", RANDOM, N2000, "accuracy", "RCAD")
+    assert direction.low > 0
+    half = (direction.high - direction.low) / 2
+    assert f"its accuracy is {direction.mean:.1f} ± {half:.1f} points higher than RCAD's." in page
     assert over("cnn", "RCAD", N500, "nll").low > 0 >= over("tuned", "RCAD", N500, "nll").low
     for kind, control in (("cnn", RANDOM), ("cnn", ENTROPY), ("tuned", RANDOM)):
         assert over(kind, control, N500, "nll", "RCAD").low > 0
     assert mean("cnn", "ERM", N500) > 2 * GUESSING > GUESSING < mean("tuned", "ERM", N500)
     assert mean("cnn", "FGSM", N500, "accuracy") < CHANCE
-    for kind in ("tuned", "cnn"):
+    for kind, candidates in (("tuned", 8), ("tuned 16", 16), ("cnn", 8)):
         choices = studies(ROOT)[kind].details["search"]["choices"]
-        assert {len(choice["trials"]) for choice in choices} == {8}
+        assert {len(choice["trials"]) for choice in choices} == {candidates}
         assert {len(trial["runs"]) for choice in choices for trial in choice["trials"]} == {2}
 
 
@@ -97,11 +105,14 @@ def test_what_is_said_of_the_papers_settings() -> None:
     assert over("paper", "RCAD", N2000, "nll", RANDOM).high < 0
     assert {best("paper", n, "nll") for n in (N500, N1000)} == {"LS"}
     assert {best("paper", n, "accuracy") for n in (N500, N1000, N2000)} == {"ME-ADA"}
+    more = [over("paper", row, N5000, metric) for row in ("LS", "RCAD", RANDOM) for metric in MEASURES]
+    assert all(gain.low < 0 < gain.high for gain in more)
+    assert min((gain.high - gain.low) / 2 for gain in more[::2]) > 1
 
 
-def choice(row: str) -> dict[str, Any]:
+def choice(row: str, kind: str = "tuned") -> dict[str, Any]:
     """The candidate that was taken on 2,000 images."""
-    choices = studies(ROOT)["tuned"].details["search"]["choices"]
+    choices = studies(ROOT)[kind].details["search"]["choices"]
     (taken,) = (choice for choice in choices if (choice["row"], choice["column"]) == (row, N2000))
     return dict(taken["trials"][taken["chosen"]])
 
@@ -117,6 +128,8 @@ def test_the_recipe_is_what_validation_chose() -> None:
     rows["RCAD"] = "RCAD"
     page, tried = words("docs/few-labels.md"), {row: choice(row) for row in (VIEWS, *rows)}
     nll, accuracy = ({row: trial["metrics"][metric] for row, trial in tried.items()} for metric in ("nll", "accuracy"))
+    more = [choice(row, "tuned 16")["metrics"]["nll"] for row in (RANDOM, "RCAD")]
+    assert min(more) > nll[VIEWS]
     assert min(nll, key=nll.__getitem__) == max(accuracy, key=accuracy.__getitem__) == VIEWS
     recipe = RECIPES["few-labels"]
     assert recipe.method == "two_views"
@@ -125,7 +138,8 @@ def test_the_recipe_is_what_validation_chose() -> None:
     assert f"with weight decay {recipe.optim.weight_decay}." in page
     assert (
         f"lowest validation NLL ({nll[VIEWS]:.3f}) of the seven methods tuned on 2,000 images: "
-        f"{', '.join(f'{name} {nll[row]:.3f}' for row, name in rows.items())}. "
+        f"{', '.join(f'{name} {nll[row]:.3f}' for row, name in rows.items())} (with 16 candidates "
+        f"{more[0]:.3f} and {more[1]:.3f}, still above it). "
         "Its validation accuracy was the best too "
         f"({accuracy[VIEWS]:.1f}%; ERM {accuracy['ERM']:.1f}%)"
     ) in page
@@ -167,7 +181,7 @@ def test_what_is_said_beside_the_verdicts() -> None:
     assert f"With tuned weight decay ERM gains {decay.mean:.1f} points on 2,000 images" in page
     printed = place("paper", "RCAD", N2000).published.mean - place("paper", "ERM", N2000).published.mean
     assert decay.low > printed
-    for n in (N500, N1000, N2000):
+    for n in (N500, N1000, N2000, N5000):
         last = over("paper", "RCAD", n, "accuracy")
         assert last.low <= 0 <= last.high
     assert signed(-0.04, 1) == "0.0"

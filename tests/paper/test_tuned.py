@@ -51,7 +51,7 @@ def test_smoothing_and_lambda_are_chosen_as_the_text_says() -> None:
         assert usual == {}  # the paper's own choice is among them
         for name in names:
             assert len({values[name] for values in others}) == 7
-    assert {"LS", "RCAD + LS"} <= set(tuned.tuned_suite(SUITES["T2"], None).rows)
+    assert {"LS", "RCAD + LS"} <= set(tuned.tuned_suite(order("T2")).rows)
 
 
 def test_a_candidate_changes_what_it_names_and_nothing_else() -> None:
@@ -96,6 +96,12 @@ def test_a_trial_from_search_to_page_a_few_rows_at_a_time(tmp_path: Path) -> Non
     assert "points of a Halton sequence over weight decay" in page
     assert make(wanted).reused
     assert Study.read(outcome.files[0]).to_dict() == made.to_dict()
+    finished = make(t4(tmp_path, finished=True))
+    assert not finished.reused
+    assert "--finished" in finished.files[1].read_text()
+    assert Study.read(finished.files[0]).places == made.places
+    with pytest.raises(InputError, match="expected finished runs of T4, but there are none"):
+        make(t4(tmp_path / "elsewhere", finished=True))
 
 
 def test_more_candidates_keep_the_weight_decay_that_erm_chose(tmp_path: Path) -> None:
@@ -126,7 +132,7 @@ def test_every_row_has_its_trials() -> None:
 
 
 def test_a_whole_set_chooses_between_two_weight_decays() -> None:
-    suite = tuned.tuned_suite(SUITES["T4"], None)
+    suite = tuned.tuned_suite(t4())
     search = tuned.Search(Plan(t4(scale="full"), suite, (), ("n=500", "n=50,000")))
     tried = search.trials("RCAD", "n=50,000")
     assert [values for values, _ in tried] == [{}, {tuned.DECAY: 1e-3}]

@@ -124,6 +124,7 @@ def run_target(
     ),
     weights: Path | None = option("--weights FILE", "Pretrained weights for T5. Default: timm downloads them."),
     minutes: float | None = options.MINUTES,
+    finished: bool = option("--finished", "Train nothing: make the table from the runs that are finished.", False),
     again: bool = option("--again", "Compute a study again (T7, T8, F5, F7).", False),
     track: Text = options.TRACK,
     dry_run: bool = option("--dry-run", "List what is done and what is left; run nothing.", False),
@@ -145,6 +146,7 @@ def run_target(
     rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial
     rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method
     rcad paper run F2 --scale smoke --dry-run
+    rcad paper run T4 --precision bf16 --finished --data-dir DATA
     """
     from rcad.paper.targets import TARGETS
     from rcad.train.trackers import parse_trackers
@@ -163,6 +165,7 @@ def run_target(
                 "--minutes": minutes,
                 "--model": model,
                 "--candidates": candidates,
+                "--finished": finished or None,
                 "--join": None if join == 1 else join,
                 **_used(suite, "protocol", "precision"),
             },
@@ -179,6 +182,7 @@ def run_target(
     if candidates is not None:
         one_of("--protocol with --candidates", suite.protocol, ("tuned",))
     how = {**machines.places, "workers": workers, "joined": join, "minutes": minutes, "track": trackers}
+    how |= {"finished": finished}
     start = None if weights is None else str(expanded(weights))
     order = suite.order(target, **how, model=model, candidates=candidates, weights=start)
     if dry_run:

@@ -36,6 +36,8 @@ METRICS = {
 """What a metric is called, with its unit; higher is better for the accuracies alone."""
 MEASURED = ("accuracy", "nll", "brier", "ece")
 """Shown and compared for every run on images, at the chosen epoch and at the last."""
+EVERY_METHOD = "every method tuned"
+"""In the title of a table whose methods all had the same search."""
 LAST = "last_"
 """Before the name of a metric: at the last epoch, which nothing has chosen."""
 JSON = Mapping[str, Any]
@@ -167,7 +169,7 @@ class Study:
     @property
     def scope(self) -> str:
         """Its scale, and the protocol where it is not the paper's."""
-        return f"{self.scale} scale" + (", every method tuned" if self.tuned else "")
+        return f"{self.scale} scale" + (f", {EVERY_METHOD}" if self.tuned else "")
 
     @property
     def warning(self) -> str:

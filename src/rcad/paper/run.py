@@ -58,8 +58,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     networks: dict[str, dict[str, None]] = {}
     for run in planned.runs:
         networks.setdefault(run.column, {})[run.config.model.name] = None
-    trained = {name: " or ".join(networks[name]) for name in planned.columns}
-    columns = {name: suite.column(name).benchmark.words(scale, network) for name, network in trained.items()}
+    columns = {name: suite.column(name).benchmark.words(scale, " or ".join(some)) for name, some in networks.items()}
     study = Study(
         target=suite.name,
         title=suite.title,
@@ -270,7 +269,8 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
     on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
-    if order.precision == "bf16" and on_cpu and not planned.requested().complete(store):
+    trains = not (order.finished or planned.requested().complete(store))
+    if order.precision == "bf16" and on_cpu and trains:
         raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
     if order.joined > 1 and (order.workers == 1 or on_cpu):
         on_warning("--join: only for runs that share a GPU")
@@ -280,6 +280,8 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
         details |= added
         requested = planned.requested()
         reused = reused and requested.complete(store)
+        if order.finished:
+            continue
         minutes = order.minutes
         if minutes is not None:
             minutes = max(minutes - (time.monotonic() - started) / 60, min(minutes, 1 / 60))
@@ -287,6 +289,8 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
         runs = schedule(configs, place, progress, at_once=workers, processes=workers, minutes=minutes, notes=False)
         if not runs.complete:
             return runs
+    if not planned.done(store):
+        raise InputError(f"expected finished runs of {order.name}, but there are none; leave out --finished to train")
     shelf = RunLoader(store, order.data_dir, order.cache_dir, order.device)
     study = collect(planned, shelf, progress.detail)
     study = replace(study, details={**study.details, **details})

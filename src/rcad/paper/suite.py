@@ -117,6 +117,7 @@ class Order:
         runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
+        finished: nothing is trained; the table is made of the runs that are there.
         model, candidates: of the tuned protocol: another network, and how many each method has.
         weights: a file that T5's runs start from, instead of those that timm fetches.
     """
@@ -138,6 +139,7 @@ class Order:
     precision: Precision = "fp32"
     joined: int = 1
     minutes: float | None = None
+    finished: bool = False
     model: str | None = None
     candidates: int | None = None
     weights: str | None = None
@@ -176,7 +178,8 @@ class Order:
         words += [f"--{name} {value}" for name, value in options.items() if value is not None]
         run = study.columns_run
         words += [f'--only "{column}"' for column in run] if len(run) < len(study.columns) else []
-        return " ".join([*words, *(f'--rows "{row}"' for row in self.rows)])
+        words += [f'--rows "{row}"' for row in self.rows]
+        return " ".join([*words, "--finished"] if self.finished else words)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 from rcad.errors import InputError, need, one_of
 from rcad.paper.benchmarks import DECAY, UNNORMALISED_LR, Scale, Values
 from rcad.paper.claims import ENTROPY, RANDOM, Side
+from rcad.paper.record import EVERY_METHOD
 from rcad.paper.suite import Order, Plan, PlannedRun, Suite, plan
 from rcad.paper.tables import SUITES
 from rcad.runs.plain import config_id
@@ -75,10 +76,12 @@ def _points(parameters: Sequence[Parameter], skipped: int, count: int) -> list[V
     return [{p.key: float(p.at(x)) for p, x in zip(parameters, point, strict=True)} for point in points]
 
 
-def tuned_suite(suite: Suite, model: str | None) -> Suite:
-    """The suite with the rows that every tuned table has, and the network in its title."""
+def tuned_suite(order: Order) -> Suite:
+    """The suite with the rows that every tuned table has; network and added candidates are in its title."""
+    suite, model = SUITES[order.name], order.model
     title = suite.title if model is None else suite.title.replace("ResNet-18", MODEL_TITLES[model])
-    return replace(suite.with_rows(BESIDE), title=f"{title}, every method tuned")
+    more = "" if order.candidates is None else f" with {order.candidates} candidates"
+    return replace(suite.with_rows(BESIDE), title=f"{title}, {EVERY_METHOD}{more}")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Search:
     @classmethod
     def of(cls, order: Order) -> Search:
         one_of("NAME of --protocol tuned", order.name, TUNED)
-        return cls(plan(order, tuned_suite(SUITES[order.name], order.model)))
+        return cls(plan(order, tuned_suite(order)))
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -27,10 +28,21 @@ NAMES = {
 
 
 def studies(root: Path) -> dict[str, Study]:
-    """T4 with the paper's settings, tuned, and tuned with the small CNN."""
+    """T4 with the paper's settings, tuned, tuned among 16 candidates, and tuned with the small CNN."""
     full = [study for study in report(root).records.studies if study.target == "T4" and study.scale == "full"]
-    kinds = ["paper" if s.as_published else "tuned" if "ResNet-18" in s.title else "cnn" for s in full]
-    return dict(zip(kinds, full, strict=True))
+    return {_kind(study): study for study in full}
+
+
+def _kind(study: Study) -> str:
+    if study.as_published:
+        return "paper"
+    return "tuned 16" if "16 candidates" in study.title else "tuned" if "ResNet-18" in study.title else "cnn"
+
+
+def tuned_place(every: dict[str, Study], row: str, column: str) -> Place | None:
+    """A method tuned with ResNet-18: among 16 candidates where it had as many, else among 8."""
+    more = every["tuned 16"].place(row, column)
+    return more if more is not None and more.runs else every["tuned"].place(row, column)
 
 
 def gain(place: Place, base: Place, metric: str) -> Paired:
@@ -82,29 +94,30 @@ def in_short(root: Path) -> str:
 def tuned(root: Path) -> str:
     """Every method tuned alike, against tuned ERM."""
     every = studies(root)
-    settings = [(every["tuned"], N500), (every["tuned"], N2000), (every["cnn"], N500)]
-    names = ("500 images", "2,000 images", "500 images, small CNN without BatchNorm")
-    return _table(settings, names, every["paper"])
+    columns = {
+        "500 images": {row: tuned_place(every, row, N500) for row in NAMES},
+        "2,000 images": {row: tuned_place(every, row, N2000) for row in NAMES},
+        "500 images, small CNN without BatchNorm": {row: every["cnn"].place(row, N500) for row in NAMES},
+    }
+    usual = [_cells(every["paper"].places[ERM, column], None) for column in (N500, N2000)]
+    return _table(columns, [["ERM, the paper's weight decay", *chain(*usual), "-", "-"]], ", tuned")
 
 
 def paper_settings(root: Path) -> str:
     """Every method with the paper's hyperparameters, against ERM."""
     study = studies(root)["paper"]
-    columns = [column for column in study.columns_run if column in (N500, "n=1,000", N2000)]
-    return _table([(study, column) for column in columns], [f"{column[2:]} images" for column in columns])
+    columns = (N500, "n=1,000", N2000, "n=5,000")
+    return _table({f"{column[2:]} images": {row: study.place(row, column) for row in NAMES} for column in columns})
 
 
-def _table(settings: list[tuple[Study, str]], names: tuple[str, ...] | list[str], paper: Study | None = None) -> str:
-    """ERM's own numbers, then the changes; with `paper`, ERM's numbers with its settings come first."""
-    header = ["", *(f"{name}: {measure.name}" for name in names for measure in MEASURES.values())]
-    rows = []
-    if paper is not None:
-        before = [_cells(paper.place(ERM, column) if "ResNet-18" in s.title else None, None) for s, column in settings]
-        rows.append(["ERM, the paper's weight decay", *chain(*before)])
+def _table(columns: dict[str, dict[str, Place | None]], rows: Sequence[list[str]] = (), of_erm: str = "") -> str:
+    """After `rows`, ERM's own numbers, then the changes; `of_erm` is added to its name."""
+    header = ["", *(f"{name}: {measure.name}" for name in columns for measure in MEASURES.values())]
+    rows = [*rows]
     for row, name in NAMES.items():
-        cells = [_cells(study.place(row, column), study.places[ERM, column]) for study, column in settings]
-        if any(cell != "-" for cell in chain(*cells)):
-            rows.append([name + (", tuned" if row == ERM and paper else ""), *chain(*cells)])
+        cells = [*chain(*(_cells(places[row], places[ERM]) for places in columns.values()))]
+        if {*cells} != {"-"}:
+            rows.append([name + (of_erm if row == ERM else ""), *cells])
     return table(header, rows, numbers=True)
 
 

@@ -208,9 +208,8 @@ def beside_the_paper(root: Path) -> str:
         for column in study.columns_run:
             place = study.places[row, column]
             mean = place_mean(study, place)
-            assert mean is not None
             assert place.published is not None
-            cells.append(f"{mean.mean:.1f} / {place.published.mean:.1f}")
+            cells.append(f"{'-' if mean is None else f'{mean.mean:.1f}'} / {place.published.mean:.1f}")
         rows.append([row, *cells])
     return table(["ours / paper, %", *(f"{column[2:]} images" for column in study.columns_run)], rows, numbers=True)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from rcad.paper.claims import gain_of
-from rcad.paper.record import LAST, Place, Study
+from rcad.paper.record import EVERY_METHOD, LAST, Place, Study
 from rcad.paper.report.tables import MEASURES, about, caption, interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
@@ -18,6 +18,7 @@ TITLE = "What to do with few labels"
 TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
 ERM = "ERM"
 DECAY = "tuned ERM against the paper's weight decay"
+PAPER = "paper's setting"
 CHANCE, GUESSING = 1.5, 4.605
 """Accuracy in percent below which a model of 100 classes only guesses; the NLL of equal probabilities in nats."""
 
@@ -138,13 +139,13 @@ def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gai
         else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
         for metric, measure in MEASURES.items()
     }
-    kind = "every method tuned" if study.tuned else "paper's setting"
-    return Gain(f"{_network(study)}, {kind}", column, row, place, compared)
+    _, tuned, more = study.title.partition(EVERY_METHOD)
+    return Gain(f"{_network(study)}, {tuned + more or PAPER}", column, row, place, compared)
 
 
 def _network(study: Study) -> str:
     """As the title has it: "Low data: subsets of CIFAR-100, ResNet-18"."""
-    return study.title.removesuffix(", every method tuned").rpartition(", ")[2]
+    return study.title.partition(f", {EVERY_METHOD}")[0].rpartition(", ")[2]
 
 
 def _cell(gain: Paired | None, digits: int) -> str | Cell:
