@@ -88,15 +88,12 @@ def test_every_method_is_in_one_group_every_option_has_its_default_and_every_exa
         assert f"({path.stem}.md)" in found["examples/index.md"]
 
 
-def test_public_names_of_an_adapter(tmp_path: Path) -> None:
+def test_public_names_of_an_adapter_and_whole_drawings(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text("import os\ndef one(): ...\nclass Two: ...\ndef _three(): ...\n")
     assert api._public(module) == ["one", "Two"]
     module.write_text(module.read_text() + '__all__ = ["Two"]\n')
     assert api._public(module) == ["Two"]
-
-
-def test_drawings_are_whole() -> None:
     for text in (figures.geometry(), figures.window(ROOT)):
         drawings = ElementTree.fromstring(text).findall("div/svg")
         assert len(drawings) == 2
@@ -126,11 +123,15 @@ def test_the_short_tables_hold_the_records_numbers() -> None:
     assert "not worse" in wine[1]  # the paper says that ERM is better there, and that was not reproduced
 
 
-def test_the_speeds_on_the_page_on_corruptions_are_the_records() -> None:
+def test_speeds_are_the_records() -> None:
     record = json.loads((ROOT / "results/corruptions/throughput.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs/corruptions.md").read_text(encoding="utf-8")
     for name, speeds in record["images_per_second"].items():
         assert f"| {name} | {min(speeds):,} | {max(speeds):,} |" in page
+    measured = [path.stem for path, _ in report(ROOT).records.by_kind[costs.GROWTH]]
+    shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
+    assert all(f"evidence/figures/{name}.svg" in shown for name in measured)
+    assert shown.startswith("## How it grows") or not measured
 
 
 def test_the_count_tells_the_papers_claims_from_ours() -> None:
@@ -213,13 +214,6 @@ def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
         rows = [line for line in page.splitlines() if "than a random direction" in line]
         assert rows
         assert all("our check" in row for row in rows)
-
-
-def test_how_the_cost_grows_is_shown_where_it_was_measured() -> None:
-    measured = [path.stem for path, _ in report(ROOT).records.by_kind[costs.GROWTH]]
-    shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
-    assert [f"evidence/figures/{name}.svg" in shown for name in measured] == [True] * len(measured)
-    assert shown.startswith("## How it grows") or not measured
 
 
 def test_the_table_of_damages_has_every_kind_of_damage_and_of_file() -> None:

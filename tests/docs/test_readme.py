@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from docs.test_project import tool
+from rcad import METHODS
 from rcad.data.dataset import subset
 from rcad.data.small_sets import load_embedded
 from rcad.models.build import build
@@ -65,16 +66,11 @@ def test_the_first_screen_says_what_it_is_and_how_it_stands() -> None:
     assert all(words in first for words in ("drop-in PyTorch loss", "rcad.RCAD()", "make demo", "**Do not use it**"))
 
 
-def test_targets_exist() -> None:
+def test_every_method_is_named_and_targets_exist() -> None:
+    assert all(f"`{name}`" in README for name in METHODS)
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
-def test_every_method_is_named() -> None:
-    from rcad import METHODS
-
-    assert all(f"`{name}`" in README for name in METHODS)
 
 
 def test_the_places_that_contributing_names_exist() -> None:

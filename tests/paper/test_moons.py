@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -89,12 +88,9 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
 def test_what_the_text_says_of_erm_as_training_goes_on(
     late: list[float], fitted: list[float], verdicts: list[str]
 ) -> None:
-    panels: list[dict[str, Any]] = [
-        {"method": name, "epoch": epoch, boundaries.SHARE: [90.0, 91.0, 92.0], "probability": []}
-        | {boundaries.FRESH: [90.0, 90.5, 90.2], boundaries.FITTED: [100.0] * 3}
-        for name in ("rcad", "erm")
-        for epoch in (1, 3)
-    ]
+    measures = {boundaries.SHARE: [90.0, 91.0, 92.0], boundaries.FRESH: [90.0, 90.5, 90.2]}
+    usual = {**measures, boundaries.FITTED: [100.0] * 3, "probability": []}
+    panels = [{"method": name, "epoch": epoch, **usual} for name in ("rcad", "erm") for epoch in (1, 3)]
     panels[-1] |= {boundaries.FRESH: late, boundaries.FITTED: fitted}
     made = boundaries.judge(boundaries.describe(boundaries.Settings(), panels, {"chosen": {}}))
     assert [claim.verdict for claim in made.claims[2:]] == verdicts
@@ -121,11 +117,9 @@ def test_examples_lie_on_the_moons() -> None:
 
 @pytest.mark.parametrize("d", [2, 5, 625])
 def test_a_smaller_set_is_the_beginning_of_a_larger_one(d: int) -> None:
-    x, y = drawn(Cell(d, 0.1), 2500, 7)
-    less, labels = drawn(Cell(d, 0.1), 33, 7)
-    assert np.array_equal(x[:33], less)
-    assert np.array_equal(y[:33], labels)
-    assert not np.array_equal(drawn(Cell(d, 0.1), 33, 8)[0], less)
+    large, less = drawn(Cell(d, 0.1), 2500, 7), drawn(Cell(d, 0.1), 33, 7)
+    assert all(np.array_equal(one[:33], other) for one, other in zip(large, less, strict=True))
+    assert not np.array_equal(drawn(Cell(d, 0.1), 33, 8)[0], less[0])
 
 
 def test_the_stream_is_fixed() -> None:

@@ -207,10 +207,9 @@ def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
     assert dict(zip(erm.x, erm.y, strict=True))["fog"] == [run.metrics["corrupted_accuracy_fog"]]
     assert erm.y[0] == []
     # Beyond a trial: the paper's attack, and all images.
-    assert settings("attacks", "full").limit == settings("corruptions", "small").limit == 0
-    assert settings("attacks", "full").attack_eps == (0.05,)
-    assert len(settings("corruptions", "full").severities) == 5
-    assert settings("corruptions", "smoke").limit == 40
+    full = settings("attacks", "full")
+    assert (full.limit, full.attack_eps, settings("corruptions", "small").limit) == (0, (0.05,), 0)
+    assert (len(settings("corruptions", "full").severities), settings("corruptions", "smoke").limit) == (5, 40)
 
 
 def test_f1_shows_images_and_entropy(out: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rcad.paper.report import costs, gather
+from rcad.paper.report import costs
 from rcad.paper.report.costs import judge as study
 
 
@@ -77,16 +76,3 @@ def test_a_column_for_each_axis_with_the_floor_and_marks_on_what_leaves_the_rang
     marked = [row[0].text for row in rows if row[3].mark == "bad"]
     assert marked == ["batch 32", "100,000 classes"]
     assert [row[2].text for row in rows if row[0].text == "batch 4096"] == ["OutOfMemoryError: too large"]
-
-
-def test_the_report_shows_it_with_the_cost_of_a_step(tmp_path: Path) -> None:
-    folder = tmp_path / "results/benchmarks"
-    folder.mkdir(parents=True)
-    record = grown()
-    record["rows"].append({k: v for k, v in pair(["batch"], 30, 2, batch=64)[0].items() if "floor" not in k})
-    (folder / "scaling_h200.json").write_text(json.dumps(record))
-    (folder / "broken.json").write_text(json.dumps({"kind": costs.GROWTH, "rows": [{"axes": ["batch"]}]}))
-    found = gather(tmp_path / "results", tmp_path)
-    (section,) = [one for one in found.document.sections if one.title == costs.TITLE]
-    assert [part.name for part in section.parts if hasattr(part, "drawing")] == ["scaling_h200"]
-    assert any("broken.json" in words for words in found.records.damaged)
