@@ -73,14 +73,12 @@ def test_every_table_and_figure_is_named_and_no_claim_of_the_paper_is_judged_wit
     for study in read(ROOT / "results").studies:
         if study.target in ("F5", "F7", "costs"):
             left = {c.statement for c in study.claims if not study.added(c)} - {s for t, s in said if t == study.target}
-            assert left <= UNSAID.get(study.target, set()), study.target
+            assert left <= (UNSAID if study.target == "F5" else set()), study.target
 
 
 UNSAID = {
-    "F5": {
-        "alpha=0.7 has the better test accuracy",
-        "|w1| rises and ||w2|| falls at every iteration",
-        "sample gradients approach the derivative of M (gamma=0.5, alpha=0.7)",
-    }
+    "alpha=0.7 has the better test accuracy",
+    "|w1| rises and ||w2|| falls at every iteration",
+    "sample gradients approach the derivative of M (gamma=0.5, alpha=0.7)",
 }
 """Further readings of a sentence that stands in the list already."""

@@ -33,7 +33,6 @@ from rcad.train.scheduler import Outcome as Scheduled
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.usefixtures("undrawn")
-COMMITTED = Path(__file__).parents[2] / "results/T4/T4.json"
 STOPPED = Scheduled((), frozenset(), unfinished=1, signal=2)
 
 
@@ -53,7 +52,8 @@ def t4(out: Path) -> tuple[Order, dict[str, Any]]:
 
 def test_the_record_keeps_the_contract(t4: tuple[Order, dict[str, Any]]) -> None:
     wanted, record = t4
-    assert set(record) == {*json.loads(COMMITTED.read_text(encoding="utf-8")), "sha256"}
+    committed = Path(__file__).parents[2] / "results/T4/T4.json"
+    assert set(record) == {*json.loads(committed.read_text(encoding="utf-8")), "sha256"}
     assert (record["target"], record["scale"], record["protocol"]) == ("T4", "smoke", "one view")
     assert record["rows"][-2:] == record["controls"] == ["random direction", "entropy at x"]
     assert len(record["columns"]) == 6
@@ -192,6 +192,9 @@ def test_bf16_needs_a_gpu_only_to_train(
     assert record["settings"]["precision"] == "bf16"
     assert record["notes"][-1].startswith("Trained with products in bf16")
     assert '--seeds 3 --precision bf16 --only "n=500"`' in page
+    half.record.write_text(json.dumps({"scale": "full"}))
+    with pytest.raises(InputError, match="holds the full scale; pass another --out"):
+        make(half)
 
 
 def test_attacks_and_corruptions_are_evaluated_once_a_run(out: Path) -> None:
