@@ -177,4 +177,4 @@ def test_the_paper_s_example_is_a_command_and_the_exceptions_are_examples(cli: C
     result = cli(*shlex.split(TRAIN)[1:], "--dry-run")
     assert (result.code, 'name = "cifar100[:2000]"' in result.out) == (0, True)
     assert TRAIN in examples()
-    assert sum(bool(NEED_MORE.search(one)) for one in examples()) == 11
+    assert sum(bool(NEED_MORE.search(one)) for one in examples()) == 12

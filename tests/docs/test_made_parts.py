@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -46,12 +45,9 @@ def test_a_link_of_the_repository_becomes_one_of_the_site(source: str, link: str
     assert links.rewrite(f"see [it]({link}).", source, ROOT) == f"see [it]({expected})."
 
 
-def test_code_keeps_its_links() -> None:
+def test_code_keeps_its_links_and_linked_files_come_along() -> None:
     text = "[a](../methods/rcad.md)\n\n```text\n[a](../methods/rcad.md)\n```\n"
     assert links.rewrite(text, "docs/gpu.md", ROOT).count("(../methods") == 1
-
-
-def test_linked_files_come_along() -> None:
     pages = {"docs/a.md": "![p](../results/uci/uci.png) [c](../methods/rcad.md) [n](nowhere.png)"}
     assert links.media(ROOT, pages) == ["results/uci/uci.png"]
 
@@ -76,37 +72,28 @@ def test_a_made_part_takes_the_place_of_its_stand_in(monkeypatch: pytest.MonkeyP
         made.fill("<!-- made: nothing known -->", "page.md", ROOT)
 
 
-def test_every_method_is_in_one_group() -> None:
+def test_every_method_is_in_one_group_every_option_has_its_default_and_every_example_a_page() -> None:
     named = [name for names in cards.GROUPS.values() for name in names]
     assert sorted(named) == sorted(METHODS)
     assert cards.pages(ROOT)["methods/rcad.md"] == (ROOT / "methods" / "rcad.md").read_text(encoding="utf-8")
     assert "| [rcad](rcad.md) | `alpha='auto'`, `lam='auto'` | 2.00 |" in cards.pages(ROOT)["methods/index.md"]
-
-
-def test_the_reference_has_defaults_and_examples() -> None:
     (text,) = commands.pages().values()
     assert "| `--budget N` | `20` | Number of configurations to try. |" in text
     assert "| `--data NAME|FILE|DIR` |  | A name (rcad data list), a file, a folder, hf:OWNER/NAME or" in text
     assert "From the environment: `RCAD_DATA`." in text
     assert "rcad train --data digits --method rcad --epochs 3\n" in text
-
-
-def test_every_example_has_a_page() -> None:
     found = sources.pages(ROOT)
     for path in (ROOT / "examples").glob("*.py"):
         assert path.read_text(encoding="utf-8") in found[f"examples/{path.stem}.md"]
         assert f"({path.stem}.md)" in found["examples/index.md"]
 
 
-def test_public_names_of_an_adapter(tmp_path: Path) -> None:
+def test_public_names_of_an_adapter_and_whole_drawings(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text("import os\ndef one(): ...\nclass Two: ...\ndef _three(): ...\n")
     assert api._public(module) == ["one", "Two"]
     module.write_text(module.read_text() + '__all__ = ["Two"]\n')
     assert api._public(module) == ["Two"]
-
-
-def test_drawings_are_whole() -> None:
     for text in (figures.geometry(), figures.window(ROOT)):
         drawings = ElementTree.fromstring(text).findall("div/svg")
         assert len(drawings) == 2
@@ -136,11 +123,15 @@ def test_the_short_tables_hold_the_records_numbers() -> None:
     assert "not worse" in wine[1]  # the paper says that ERM is better there, and that was not reproduced
 
 
-def test_the_speeds_on_the_page_on_corruptions_are_the_records() -> None:
+def test_speeds_are_the_records() -> None:
     record = json.loads((ROOT / "results/corruptions/throughput.json").read_text(encoding="utf-8"))
     page = (ROOT / "docs/corruptions.md").read_text(encoding="utf-8")
     for name, speeds in record["images_per_second"].items():
         assert f"| {name} | {min(speeds):,} | {max(speeds):,} |" in page
+    measured = [path.stem for path, _ in report(ROOT).records.by_kind[costs.GROWTH]]
+    shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
+    assert all(f"evidence/figures/{name}.svg" in shown for name in measured)
+    assert shown.startswith("## How it grows") or not measured
 
 
 def test_the_count_tells_the_papers_claims_from_ours() -> None:
@@ -155,10 +146,8 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
         for name, cells in rows.items()
         if cells[0].isdigit()
     }
-    claims, good = (
-        sum(subjects[name][k] for name in ("images", "moons", "linear theory", "UCI regression", "cost"))
-        for k in (0, 1)
-    )
+    counted = [subjects[name] for name in ("images", "moons", "linear theory", "UCI regression", "cost")]
+    claims, good = map(sum, zip(*counted, strict=True))
     assert (claims, good) == (paper.total(), paper["reproduced"])
     shares = [f"{subjects[name][1]} of {subjects[name][0]}" for name in ("images", "moons", "linear theory")]
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
@@ -176,11 +165,9 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
     evidence = " ".join((ROOT / "docs/evidence/index.md").read_text(encoding="utf-8").split())
     assert "1,000 examples and 100 epochs, where the paper has 20,000 and 300; one of them is judged" in evidence
     assert f"where ERM has {erm:.1f}% and RCAD {rcad:.1f}%" in evidence
-    significant = {
-        s.target for s, c in judged if c.statement in SAME and c.where in TWO_THOUSAND and c.verdict == "reproduced"
-    }
-    others = {s.target for s, c in judged if c.statement in SAME and c.where in TWO_THOUSAND} - significant
-    assert (significant, others) == ({"T1", "F1", "F2"}, {"T4", "F3", "F4"})
+    same = {s.target: c.verdict for s, c in judged if c.statement in SAME and c.where in TWO_THOUSAND}
+    significant = {target for target, verdict in same.items() if verdict == "reproduced"}
+    assert (significant, same.keys() - significant) == ({"T1", "F1", "F2"}, {"T4", "F3", "F4"})
     assert "is significant in T1, F1 and F2, and not in T4, F3 and F4" in evidence
 
 
@@ -208,26 +195,18 @@ def test_the_numbers_on_alpha_and_lam_are_the_records() -> None:
         assert words in first
         assert words in page
     swept = dict(re.findall(r"^\| ([\d.]+) \| 68\.2 \(.*?\) \| ([\d.]+) \(", theory, re.MULTILINE))
-    for alpha, words in {
-        "0.6": "RCAD {}% at alpha 0.6",
-        "1.5": "but {}% at 1.5",
-        "2": "{}% at 2",
-        "4": "{}% at 4",
-    }.items():
-        assert words.format(swept[alpha]) in page
+    said = {"0.6": "RCAD {}% at alpha 0.6", "1.5": "but {}% at 1.5", "2": "{}% at 2", "4": "{}% at 4"}
+    assert all(words.format(swept[alpha]) in page for alpha, words in said.items())
     uci = json.loads((ROOT / "results/uci/uci.json").read_text(encoding="utf-8"))
     lists = uci["settings"]["arms"]["rcad"]["candidates"]
     chosen = Counter(lists[k]["lam"] for one in uci["details"]["tuning"].values() for k in one["rcad"]["chosen"])
     assert f"chose 0.5 on {chosen[0.5]} splits and 0.1 on {chosen[0.1]}" in page
 
 
-@pytest.fixture
-def chapters(undrawn: None) -> Iterator[dict[str, str]]:
-    yield evidence.pages(ROOT).pages
+@pytest.mark.usefixtures("undrawn")
+def test_chapters_say_what_had_been_seen_and_what_published_means() -> None:
+    chapters = evidence.pages(ROOT).pages
     evidence.drawing.cache_clear()
-
-
-def test_chapters_say_what_had_been_seen_and_what_published_means(chapters: dict[str, str]) -> None:
     for target in ("T7", "T8"):
         page = chapters[f"evidence/{target}.md"]
         assert "after a first full run, whose test numbers had been seen" in page
@@ -235,13 +214,6 @@ def test_chapters_say_what_had_been_seen_and_what_published_means(chapters: dict
         rows = [line for line in page.splitlines() if "than a random direction" in line]
         assert rows
         assert all("our check" in row for row in rows)
-
-
-def test_how_the_cost_grows_is_shown_where_it_was_measured() -> None:
-    measured = [path.stem for path, _ in report(ROOT).records.by_kind[costs.GROWTH]]
-    shown = made.fill("<!-- made: scaling -->", "speed.md", ROOT)
-    assert [f"evidence/figures/{name}.svg" in shown for name in measured] == [True] * len(measured)
-    assert shown.startswith("## How it grows") or not measured
 
 
 def test_the_table_of_damages_has_every_kind_of_damage_and_of_file() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import rcad
 from rcad.study.compare_page import _answer
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
@@ -34,9 +35,8 @@ def source(cell: dict[str, Any], parameters: str) -> str:
 
 def run_cell(code: str, name: str, names: dict[str, Any]) -> Any:
     """Runs a cell; the value of its last line, where that is an expression."""
-    *before, last = ast.parse(code).body or [ast.Pass()]
-    value = isinstance(last, ast.Expr)
-    body = before if value else [*before, last]
+    body = ast.parse(code).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
     exec(compile(ast.Module(body, []), name, "exec"), names)
     return eval(compile(ast.Expression(last.value), name, "eval"), names) if isinstance(last, ast.Expr) else None
 
@@ -102,17 +102,13 @@ def test_the_answers_in_a_notebook_are_the_ones_of_today(capsys: pytest.CaptureF
     answer, verdict = ast.literal_eval(stored(question)), stored(table).splitlines()[0]
     assert verdict == _answer(answer, answer["n"])
     assert stored(told).splitlines()[0] in "".join(images["outputs"][-1]["data"]["text/markdown"])
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"rcad": rcad}
     run_cell("".join(parameters["source"]), "parameters", names)
-    import rcad
-
-    names["rcad"] = rcad
     for cell in (criterion, loop):
         value = run_cell("".join(cell["source"]), path.name, names)
         assert NUMBER.sub("#", repr(value)) == NUMBER.sub("#", stored(cell))
     capsys.readouterr()
     run_cell("".join(end["source"]), path.name, names)
-    now, before = (
-        [float(one) for one in re.findall(r"\d+\.\d+", text)] for text in (capsys.readouterr().out, stored(end))
-    )
+    printed = (capsys.readouterr().out, stored(end))
+    now, before = ([float(one) for one in re.findall(r"\d+\.\d+", text)] for text in printed)
     assert now == pytest.approx(before, rel=0.02)

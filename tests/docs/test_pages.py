@@ -51,22 +51,17 @@ def test_a_page_runs_from_top_to_bottom(page: str, server: subprocess.Popen[str]
     assert said.endswith("all blocks ran\n")
 
 
-def test_few_blocks_are_skipped_and_each_says_why_and_no_python_hides_under_another_name() -> None:
-    languages = {block.language for found in CODE.values() for block in found}
-    assert not languages & {"py", "python3", "pycon"}  # which would not run
-    skipped = [(page, block.skip) for page, found in CODE.items() for block in found if block.skip]
+def test_few_blocks_are_skipped_no_python_hides_under_another_name_and_code_fits_a_small_screen() -> None:
+    """94 characters are what a block of the site shows at 1280 pixels; the rest would have to be scrolled to."""
+    every = [(page, block) for page, found in CODE.items() for block in found]
+    assert not {block.language for _, block in every} & {"py", "python3", "pycon"}  # which would not run
+    skipped = [(page, block.skip) for page, block in every if block.skip]
     assert len(skipped) <= 6, skipped
     assert all(len(why) > 10 for _, why in skipped)
-
-
-def test_code_fits_the_page_on_a_small_screen() -> None:
-    """94 characters are what a block of the site shows at 1280 pixels; the rest would have to be scrolled to."""
-    code = [(p, line) for p in CODE if p.startswith("docs/") for b in CODE[p] for line in _shown(b)]
-    assert [(page, line) for page, line in code if len(line) > 94] == []
-
-
-def _shown(block: Block) -> list[str]:
-    return block.code.splitlines() if block.language in ("python", "sh") else []
+    shown = [
+        (page, block.code) for page, block in every if page.startswith("docs/") and block.language in ("python", "sh")
+    ]
+    assert [(page, line) for page, code in shown for line in code.splitlines() if len(line) > 94] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("methods/*.md"))])
@@ -94,54 +89,26 @@ def test_a_command_has_only_options_that_exist(page: str, line: int, words: list
     command.make_context(name, rest)
 
 
-SAMPLE = """# A page
-
-<!-- setup
-x = 1
--->
-
-```python
-print(x)
-```
-
-```text
-1
-```
-
-<!-- skip: it needs a device -->
-```python
-fail()
-```
-
-<!-- run -->
-```sh
-rcad runs list --runs "a b" \\
-     --json  # a comment
-make test
-```
-
-```text
-anything ...
-```
-
-Words.
-
-```text
-no output of a block
-```
-"""
-
-
 def test_blocks_are_read_with_their_marks() -> None:
-    assert blocks(SAMPLE) == [
-        Block("setup", "x = 1\n", 3),
-        Block("python", "print(x)\n", 7, output="1\n"),
-        Block("python", "fail()\n", 16, skip="it needs a device"),
-        Block("sh", 'rcad runs list --runs "a b" \\\n     --json  # a comment\nmake test\n', 21, run=True,
-              output="anything ...\n"),
-        Block("text", "no output of a block\n", 33),
-    ]  # fmt: skip
-    assert commands(blocks(SAMPLE)[3].code) == [["runs", "list", "--runs", "a b", "--json"]]
+    words = 'rcad runs list --runs "a b" \\\n     --json  # a comment\nmake test\n'
+    parts = [
+        "<!-- setup\nx = 1\n-->",
+        "```python\nprint(x)\n```",
+        "```text\n1\n```",
+        "<!-- skip: it needs a device -->\n```python\nfail()\n```",
+        f"<!-- run -->\n```sh\n{words}```",
+        "```text\nanything ...\n```",
+        "Words.",
+        "```text\nno output of a block\n```",
+    ]
+    assert blocks("\n\n".join(parts)) == [
+        Block("setup", "x = 1\n", 1),
+        Block("python", "print(x)\n", 5, output="1\n"),
+        Block("python", "fail()\n", 14, skip="it needs a device"),
+        Block("sh", words, 19, run=True, output="anything ...\n"),
+        Block("text", "no output of a block\n", 31),
+    ]
+    assert commands(words) == [["runs", "list", "--runs", "a b", "--json"]]
 
 
 @pytest.mark.parametrize(
@@ -149,17 +116,12 @@ def test_blocks_are_read_with_their_marks() -> None:
     [
         *(("1\n2\n", "1\n2", True), ("1\n3\n", "1\n2", False), ("1\n", "1\n2", False)),
         *(("...\n2\n", "1\n2", True), ("...\n1\n", "1\n2", False), ("1\n2...\n", "1\n2", True)),
-        ("at 0.412 of 5", "at 0.414 of 5", True),
-        ("at 0.412 of 5", "at 0.512 of 5", False),
+        *(("at 0.412 of 5", "at 0.414 of 5", True), ("at 0.412 of 5", "at 0.512 of 5", False)),
         ("at 0.412 of 5", "at 0.412 of 6", False),  # counts are exact
-        ("22% 81.5%", "24% 81.4%", True),
-        ("22%", "25%", False),
-        ("from 0.0035 to 4.7e+06", "from 0.0034 to 4.8e+06", True),
-        ("from 0.0035 to 4.7e+06", "from 0.0035 to 4.7e+05", False),
+        *(("22% 81.5%", "24% 81.4%", True), ("22%", "25%", False), ("rcad 1.2.3", "rcad 1.2.4", False)),
+        *(("0.0035 to 4.7e+06", "0.0034 to 4.8e+06", True), ("0.0035 to 4.7e+06", "0.0035 to 4.7e+05", False)),
         ("alpha=0.5, ... 1.25", "alpha=0.5, lam=7.0 1.26", True),
-        ("a 1.0\n...\nb 2.0", "a 1.0\nc\nb 2.0", True),
-        ("a 1.0\n...\nb 2.0", "a 1.0\nc\nb 3.0", False),
-        ("rcad 1.2.3", "rcad 1.2.4", False),
+        *(("a 1.0\n...\nb 2.0", "a 1.0\nc\nb 2.0", True), ("a 1.0\n...\nb 2.0", "a 1.0\nc\nb 3.0", False)),
     ],
 )
 def test_output_is_held_against_the_page_but_for_how_numbers_are_rounded(shown: str, printed: str, fits: bool) -> None:

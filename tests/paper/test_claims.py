@@ -1,10 +1,17 @@
-"""Claims: paired by seed, silent where the data are; ours are told from the paper's. test_tables judges them."""
+"""Claims: paired by seed, silent where the data are; sentences on a whole figure, each rule on cells made by hand.
+
+test_tables judges those of the committed records again.
+"""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
-from rcad.paper.claims import CONTROLS, Claim, Seeds, Side, gain_of, judge_all
+import pytest
+from scipy.stats import binomtest
+
+from rcad.paper import claims
+from rcad.paper.claims import CONTROLS, Cells, Claim, Seeds, Side, Summary, gain_of, judge_all
 from rcad.paper.record import Study
 from rcad.paper.tables import SUITES
 from rcad.study.statistics import paired
@@ -13,18 +20,11 @@ RANDOM = "RCAD is more accurate than a random direction"
 PLANNED = SUITES["T3"].claims
 ERM = {0: 30.0, 1: 30.5, 2: 30.2, 3: 30.4}
 WHERE = "CIFAR-100-2k"
-OVER_ERM = "RCAD is more accurate than ERM"
 
 
 def column(**rows: Seeds) -> dict[Side, Seeds]:
     base: dict[Side, Seeds] = {(row, WHERE): ERM for row in ("ERM", "ME-ADA", "RCAD", "random direction")}
     return base | {(row, WHERE): seeds for row, seeds in rows.items()}
-
-
-def over_erm(seeds: Seeds) -> Claim:
-    return next(
-        one for one in judge_all(PLANNED, column(RCAD=seeds)) if (one.where, one.statement) == (WHERE, OVER_ERM)
-    )
 
 
 def test_seeds_are_paired_by_number_and_not_by_place() -> None:
@@ -45,19 +45,17 @@ def test_seeds_are_paired_by_number_and_not_by_place() -> None:
     ],
 )
 def test_silence_has_a_reason(seeds: Seeds, note: str, verdict: str) -> None:
-    found = over_erm(seeds)
+    found, *_ = judge_all(PLANNED, column(RCAD=seeds))
+    assert (found.where, found.statement) == (WHERE, "RCAD is more accurate than ERM")
     assert (found.verdict, found.note) == (verdict, note)
     assert found.gain is found.p_holm is found.p_reverse_holm is None
 
 
-def test_three_seeds_are_enough_for_a_p_value_and_the_scale_is_noted() -> None:
+def test_three_seeds_are_enough_the_scale_is_noted_and_what_is_not_measured_has_not_diverged() -> None:
     cells = column(RCAD={0: 32.0, 1: 32.5, 2: 32.1})
     first, *_ = judge_all(PLANNED, cells, remark="small scale")
     assert (first.gain["df"], first.note) == (2, "small scale")
     assert {one.verdict for one in judge_all(PLANNED, cells, trial=True)} == {"a trial", "not run"}
-
-
-def test_what_could_not_be_measured_is_not_called_diverged() -> None:
     first, *_ = judge_all(PLANNED, column(RCAD=dict.fromkeys(range(4))), not_measured=frozenset({("RCAD", WHERE)}))
     assert (first.verdict, first.note) == ("undecided", "not measured")
 
@@ -67,9 +65,89 @@ def test_verdicts_are_counted_on_either_side() -> None:
         Claim("", name, verdict, published=1.0)
         for name, verdict in (("a", "reproduced"), ("b", "opposite"), ("c", "not run"), (RANDOM, "undecided"))
     ]
-    assert str(Study("T8", controls=CONTROLS, claims=found).tally) == (
+    assert Study("T8", controls=CONTROLS, claims=found).findings == (
         "3 claims of the paper: 1 reproduced, 1 opposite, 1 not run; 1 check of ours: 1 undecided"
     )
-    assert str(Study("T8").tally) == "0 claims of the paper"
+    assert Study("T8").findings == "0 claims of the paper"
     trial = Study("T8", claims=[Claim("", "a", "a trial", published=1.0)] * 3)
-    assert str(trial.tally) == "3 claims of the paper: a trial"
+    assert trial.findings == "3 claims of the paper: a trial"
+
+
+def cell(mean: float, wobble: float = 1.0) -> Seeds:
+    return {seed: mean + wobble * noise for seed, noise in enumerate((0.0, 0.1, -0.1, 0.05))}
+
+
+def duel(gains: Sequence[float], wobble: float = 1.0) -> Cells:
+    """Rows "ours" and "theirs" with these mean differences, a column each."""
+    theirs = {("theirs", str(k)): cell(50, 0) for k in range(len(gains))}
+    return theirs | {("ours", str(k)): cell(50 + gain, wobble) for k, gain in enumerate(gains)}
+
+
+PAIRS = [(("ours", str(k)), ("theirs", str(k))) for k in range(24)]
+MOST = claims.most_pairs("all", "better", PAIRS, (22, 24))
+NONE = claims.none_ahead("all", "equal", PAIRS[:15])
+FEW = claims.as_good("all", "as good", PAIRS[:4])
+
+
+@pytest.mark.parametrize(
+    ("summary", "gains", "verdict"),
+    [
+        (MOST, [1.0] * 22 + [-1.0] * 2, "reproduced"),
+        (MOST, [1.0] * 2 + [-1.0] * 22, "opposite"),
+        (MOST, [1.0] * 12 + [-1.0] * 12, "not reproduced"),
+        (MOST, [1.0] * 3 + [-1.0], "undecided"),
+        (NONE, [1.0, -1.0] * 7 + [1.0], "reproduced"),
+        (NONE, [1.0] * 14 + [-1.0], "not reproduced"),
+        (NONE, [1.0] * 5, "undecided"),
+        (FEW, [0.1, -1.0, 3.0, 3.0], "reproduced"),
+        (FEW, [0.1, 3.0, 3.0, 3.0], "not reproduced"),
+        (FEW, [0.1, 3.0], "undecided"),
+    ],
+)
+def test_rules_over_pairs(summary: Summary, gains: list[float], verdict: str) -> None:
+    claim = summary.test(duel(gains))
+    assert claim.verdict == verdict
+    assert ("more were not run" in claim.ours) == (len(gains) < {MOST: 24, NONE: 15, FEW: 4}[summary])
+    assert FEW.test(duel([0.0] * 4, wobble=20.0)).verdict == "not reproduced"  # a wide interval is not as good
+    wins = sum(gain > 0 for gain in gains)
+    if summary is MOST:
+        p = binomtest(wins, len(gains), alternative="greater").pvalue
+        assert f"better in {wins} of {len(gains)} pairs, p = {p:.2g}" in claim.ours
+
+
+def test_a_trend_is_the_difference_of_slopes() -> None:
+    assert claims.fewer_is_more([(100, 7.0), (1000, 5.0), (10_000, 3.0)]) == pytest.approx(2.0)
+    sizes = {"a": 100, "b": 1000, "c": 10_000}
+
+    def judged(ours: float, theirs: float, columns: str = "abc") -> Claim | None:
+        """Rows that lose so many points per tenfold fewer examples."""
+        slopes = {"ours": (ours, 1), "theirs": (theirs, 2)}
+        cells = {
+            (row, name): cell(60 + slope * "cba".index(name), wobble)
+            for row, (slope, wobble) in slopes.items()
+            for name in columns
+        }
+        return claims.steeper_trend("", "", ("ours", "theirs"), [*sizes.items()], published=0.65).test(cells)
+
+    found = judged(-5.0, -6.0)
+    assert (found.verdict, found.ours[:7]) == ("reproduced", "+1.00 [")
+    assert found.gain["mean"] == pytest.approx(1.0)
+    assert judged(-6.0, -5.0).verdict == "opposite"
+    assert judged(-5.0, -6.0, "ab") is None
+
+
+def test_what_the_paper_says_of_corruptions() -> None:
+    """F6 has no committed record: those of F2 and F3 are judged again in test_tables."""
+    suite = SUITES["F6"]
+    far = [claim for claim in suite.claims if claim.published == 25.0]
+    assert [(claim.winner[0], claim.where) for claim in far] == [
+        (row, f"CIFAR-10, {name}") for name in ("gaussian_noise", "glass_blur") for row in ("RCAD", "ME-ADA")
+    ]
+    rows = {"ERM": 50.0, "ME-ADA": 51.0, "RCAD": 52.0}
+    cells = {(row, column.name): cell(mean) for row, mean in rows.items() for column in suite.columns}
+    told = [one.judge(cells, "", trial=False) for one in suite.summaries]
+    assert [one.verdict for one in told] == ["reproduced", "reproduced", "not reproduced"]
+    assert all("of 15" in one.ours and one.rule and one.gain is None for one in told)
+    assert {one.judge(cells, "", trial=True).verdict for one in suite.summaries} == {"a trial"}
+    seen = {side: seeds for side, seeds in cells.items() if side[0] != "RCAD"}
+    assert suite.summaries[0].judge(seen, "", trial=False).verdict == "not run"

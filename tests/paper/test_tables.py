@@ -1,16 +1,20 @@
-"""The suites as values: controls everywhere, one protocol for all rows, the paper's settings at full scale."""
+"""The suites as values: controls everywhere, one protocol for all rows, the paper's settings and printed numbers."""
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from paper_records import order
+from rcad.loss.method_rows import as_recorded, method_rows, rows_to_plain
+from rcad.loss.methods import method_defaults
 from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
 from rcad.paper.record import Study
-from rcad.paper.run import judge_twice
+from rcad.paper.run import judge_twice, plan_of
 from rcad.paper.suite import Plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
@@ -25,18 +29,12 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def built(rows: object) -> Method:
-    from rcad.loss.method_rows import method_rows, rows_to_plain
-
     return Method.from_dict({"methods": rows_to_plain(method_rows(rows))})
-
-
-def test_fifteen_targets() -> None:
-    assert list(TARGETS) == [*(f"T{k}" for k in range(1, 9)), *(f"F{k}" for k in range(1, 8))]
-    assert {name for name, one in TARGETS.items() if one.is_suite} == set(SUITES)
 
 
 @each
 def test_the_full_scale_has_as_many_runs_as_the_list_says(name: str) -> None:
+    assert {name for name, one in TARGETS.items() if one.is_suite} == set(SUITES)
     runs = SUITES[name].runs("full", [0], "one view")
     assert len({config_id(one.config) for one in runs}) * TARGETS[name].seeds == TARGETS[name].runs
     wanted = {column.benchmark.data for column in SUITES[name].columns}
@@ -48,9 +46,7 @@ def test_every_column_has_both_controls_and_every_claim_two_sides_that_are_run(n
     found = SUITES[name]
     assert len(found.controls) == 2
     planned = {(one.row, one.column) for one in found.runs("smoke", [0], "one view")}
-    for column in found.columns:
-        assert {(control, column.name) for control in found.controls} <= planned
-    assert found.claims
+    assert {(control, column.name) for control in found.controls for column in found.columns} <= planned
     for claim in found.claims:
         assert {claim.winner, claim.loser} <= planned
         assert claim.winner != claim.loser
@@ -90,6 +86,28 @@ def test_the_full_scale_is_the_paper_s_protocol() -> None:
     assert (wide.name, wide.dropout) == ("wrn28_10", 0.3)
     sizes = {one.column: one.config.train.batch_size for one in SUITES["T4"].runs("full", [0], "one view")}
     assert list(sizes.values()) == [128, 128, 32, 128, 64, 128]
+
+
+def test_finetuning_has_cutmix_s_protocol_and_the_pretrained_row_needs_weights(tmp_path: Path) -> None:
+    (tmp_path / "imagenet").mkdir()
+    there = plan_of(order("T5", scale="full", data_dir=tmp_path))
+    assert (there.columns, there.missing) == (("top-1", "top-5"), ())
+    full = {run.row: run.config for run in there.runs}
+    erm = full["ERM"]
+    assert (erm.data.name, erm.data.size, erm.data.validation) == ("imagenet", 224, 0.0)
+    assert (erm.model.name, erm.model.weights) == ("timm:resnet50", "pretrained")
+    assert (erm.optim.lr, erm.optim.weight_decay, erm.optim.milestones) == (0.1, 1e-4, (75, 150, 225))
+    assert (erm.train.epochs, erm.train.batch_size, erm.train.selection) == (300, 256, "last")
+    rcad = method_defaults()["rcad"] | dict(dict(as_recorded(full["RCAD"].method))["rcad"])
+    assert (rcad["alpha"], rcad["lam"]) == (0.5, 0.02)
+    assert full["pretrained"].train.epochs == 0
+    without, given = (
+        {run.row: run.config for run in SUITES["T5"].runs("smoke", [0], "one view", weights=weights)}
+        for weights in (None, "mine.safetensors")
+    )
+    assert "pretrained" not in without
+    assert {config.model.weights for config in given.values()} == {"mine.safetensors"}
+    assert given["pretrained"].train.epochs == 0
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("[TF][1-6]/*.json")), ids=lambda path: path.stem)
@@ -140,3 +158,55 @@ def test_small_is_less_of_everything() -> None:
     assert (CIFAR100.source("full"), SVHN.source("full")) == ("cifar100", "svhn")
     assert CIFAR100.source("smoke") == "digits[:150]"
     assert len({one.smoke for one in SIX}) == 6
+
+
+PAPER = Path(os.environ.get("RCAD_PAPER") or Path(__file__).parents[3] / "shared" / "PAPER.md")
+SETS = ["CIFAR-100-2k", "CIFAR-100-10k", "Tiny ImageNet", "CIFAR-10", "CIFAR-100", "SVHN"]
+SIZES = [f"n={n}" for n in ("500", "1,000", "2,000", "5,000", "10,000", "50,000")]
+MOONS = ["d=625, sigma=0.1", "d=625, sigma=0.75", "d=1000, sigma=0.1"]
+NAMES = {
+    "T1": (SETS, ["ERM", "FGSM", "ADA", "ME-ADA", "RCAD"]),
+    "T2": (SETS, ["ME-ADA + LS", "RCAD + LS"]),
+    "T3": (["CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100"], ["ERM", "ME-ADA", "RCAD"]),
+    "T4": (SIZES, ["ERM", "LS", "FGSM", "ME-ADA", "RCAD"]),
+    "T5": (["top-1", "top-5"], ["pretrained", "ERM", "RCAD"]),
+    "T8": ([f"{cell}, noise on all" for cell in MOONS], ["ERM", "FGSM linf", "ME-ADA", "RCAD"]),
+    "T7": (["boston", "concrete", "energy", "wine", "yacht"], ["ERM", "ME-ADA", "RCAD"]),
+}
+
+
+@pytest.fixture(scope="module")
+def digest() -> str:
+    if not PAPER.is_file():
+        pytest.skip("the digest of the paper is not here; set RCAD_PAPER to its path")
+    text = PAPER.read_text(encoding="utf-8")
+    return text[text.index("**T1 ") : text.index("**Figures**")]
+
+
+def numbers(digest: str, name: str) -> list[tuple[float, float | None]]:
+    """The decimal numbers below a table's title, each with its interval."""
+    (text,) = re.findall(rf"\*\*{name} [^*]*\*\*(.*?)(?=\n\*\*T|$)", digest, flags=re.DOTALL)
+    found = re.findall(r"(\d+\.\d+)(?:±(\d+\.\d+))?", text)
+    return [(float(mean), float(half) if half else None) for mean, half in found]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_means_and_intervals(name: str, digest: str) -> None:
+    table, (columns, rows) = TARGETS[name].printed, NAMES[name]
+    assert list(table) == columns
+    assert all(list(cells) == rows for cells in table.values())
+    cells = [cell for column in table.values() for cell in column.values()]
+    found = [pair for pair in numbers(digest, name) if name != "T8" or pair[0] not in (0.1, 0.75)]  # its sigmas
+    assert [(cell.mean, cell.half) for cell in cells] == found
+    assert {cell.n for cell in cells} == {{"T5": 7, "T7": None, "T8": None}.get(name, 10)}
+
+
+def test_attacked_models_are_those_of_t1(digest: str) -> None:
+    means, halves, table = [], 0.0, SUITES["T6"].published
+    for name in ("CIFAR-100-2k", "CIFAR-100", "CIFAR-10"):
+        clean, attacked = table[f"{name}, clean"], table[f"{name}, attacked"]
+        assert clean == TARGETS["T1"].printed[name]
+        means += [mean for row in clean for mean in (clean[row].mean, attacked[row].mean)]
+        halves += sum(one.half or 0 for one in attacked.values())
+    assert means == [mean for mean, _ in numbers(digest, "T6")]
+    assert halves == pytest.approx(0.47 + 0.23 + 0.18)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from paper_records import silent
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Split
 from rcad.errors import InputError
 from rcad.paper import uci
 from rcad.paper.record import Study, as_stored, finished, refuse_to_replace_larger
+from rcad.paper.targets import TARGETS
 
 SMOKE = uci.SCALES["smoke"]
 
@@ -38,12 +39,14 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
     data = uci.synthetic(splits=2)
     # Both splits train on the same rows, so that the others can be spoilt.
     train, test = np.arange(50), np.arange(50, 60)
-    y = data.train.y.copy()
-    first = Dataset("made", "regression", Split(data.train.x, y), standard_splits=((train, test),) * 2)
-    spoilt = y.copy()
+    spoilt = data.train.y.copy()
     spoilt[test] += 5
-    second = Dataset("made", "regression", Split(data.train.x, spoilt), standard_splits=((train, test),) * 2)
-    a, b = (uci.tune_and_refit(one, settings, silent) for one in (first, second))
+    a, b = (
+        uci.tune_and_refit(
+            replace(data, train=Split(data.train.x, y), standard_splits=((train, test),) * 2), settings, silent
+        )
+        for y in (data.train.y, spoilt)
+    )
     assert a["tuning"] == b["tuning"]
     for name in a["methods"]:
         assert min(b["methods"][name]["nll"]) > max(a["methods"][name]["nll"])
@@ -51,7 +54,7 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
 
 def test_every_number_is_there(made: Study) -> None:
     assert made.columns == ["synthetic"]
-    assert {row for row, _ in made.places} == set(uci.LABELS.values())
+    assert {row for row, _ in made.places} == set(TARGETS["T7"].rows.values())
     assert made.details["rows"]["synthetic"] == {"train": 54, "test": 6, "validation": 11, "features": 4}
     assert all(len(place.runs) == SMOKE.splits for place in made.places.values())
     inner = uci._inner(uci.synthetic(), SMOKE, 0)
@@ -65,11 +68,9 @@ def test_every_number_is_there(made: Study) -> None:
 
 def test_the_cap_matters_at_large_lambda(made: Study) -> None:
     found = made.details["uncapped"]
-    first, last = (
-        np.subtract(found["uncapped"]["validation_nll"], found["capped"]["validation_nll"])[k] for k in (0, -1)
-    )
-    assert first == pytest.approx(0.0, abs=1e-6)
-    assert np.abs(last).max() > 1e-4
+    gap = np.subtract(found["uncapped"]["validation_nll"], found["capped"]["validation_nll"])
+    assert gap[0] == pytest.approx(0.0, abs=1e-6)
+    assert np.abs(gap[-1]).max() > 1e-4
 
 
 def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None:
@@ -80,8 +81,7 @@ def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None
     found = finished(path, settings, "smoke")
     assert found.details["lost"] is None
     assert found.to_dict() == made.to_dict()
-    assert finished(path, settings, "full") is None
-    assert finished(path, replace(SMOKE, splits=2).to_dict(), "smoke") is None
+    assert finished(path, settings, "full") is finished(path, replace(SMOKE, splits=2).to_dict(), "smoke") is None
     refuse_to_replace_larger(path, "smoke")
     replace(made, scale="full").write(path)
     with pytest.raises(InputError, match="pass another --out"):

@@ -264,7 +264,7 @@ def _show_records(out: Path, as_json: bool, target: str | None = None) -> None:
         paths = [folder / f"{stem}.json", folder / f"{stem}-two-views.json", *tuned]
         studies = {path: Study.read(path) for path in paths if path.is_file()}
         for path, study in studies.items():
-            verdicts = [by_verdict(side) or "-" for side in study.tally]
+            verdicts = [by_verdict(side) or "-" for side in study.tally.values()]
             rows.append([name, str(path), study.scale, study.protocol or "-", *verdicts])
         rows += [] if studies else [[name, *["-"] * 5]]
     header = ["name", "record", "scale", "protocol", "claims", "our checks"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from rcad.loss.method_rows import MethodRow, method_rows, named_method
 from rcad.paper.claims import ENTROPY, RANDOM
@@ -37,14 +37,12 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Benchmark:
-    """One data set.
+    """One data set, under its name in the paper, with the recipe of the paper's protocol.
 
     Args:
-        name: as in the paper.
         data: its name in the registry, or that of its folder in the data folder.
         count: size of the class-balanced subset; None for all training images.
         size: training images there are at full scale.
-        recipe: of the paper's protocol.
         alpha, lam: RCAD's, and those of the controls.
         eps: of label smoothing.
         cutout: side of the square, as DeVries and Taylor (2017) chose it for this data set.
@@ -89,15 +87,13 @@ class Benchmark:
         precision: Precision = "fp32",
         validation: float | None = None,
     ) -> RunConfig:
-        """The run of a method under the paper's protocol, or what is left of it at this scale.
+        """The run of a method (see `method_of`) under the paper's protocol, or what is left of it at this scale.
 
         Args:
-            label: see `method_of`; images of UNAUGMENTED are neither cropped nor flipped, PRETRAINED is not trained.
             values: what differs from the paper's: the weight decay (DECAY), and parameters, e.g. "RCAD.alpha".
-            model: another network.
-            weights: a file to start from, instead of the protocol's.
+            weights: a file to start from.
             precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
-            validation: the share of the images that is held out, where it is not the protocol's.
+            validation: the share of the images that is held out.
         """
         from rcad.train.scheduler import canonical_config
 
@@ -127,28 +123,20 @@ class Benchmark:
 
 
 def protocol(name: str, scale: Scale) -> Recipe:
-    """The recipe at a scale.
-
-    Small: as many epochs as `SMALL_EPOCHS`, the drops of the learning rate in proportion, and a narrower network for
-    the widest. Smoke: the recipe for small images, two epochs.
-    """
+    """The recipe at a scale: small has fewer epochs, and a narrower network for the widest; smoke is another recipe."""
     recipe = RECIPES[name]
     if scale == "full":
         return recipe
     if scale == "smoke":
         trial = RECIPES["small"]
         model = ModelConfig(name="wrn16_8", width=2, dropout=0.3) if name == WRN else ModelConfig(name="small_cnn")
-        return replace(
-            trial, model=model, train=replace(trial.train, epochs=SMOKE_EPOCHS), beside=(SMOKE_AUGMENTATION,)
-        )
+        train = replace(trial.train, epochs=SMOKE_EPOCHS)
+        return replace(trial, model=model, train=train, beside=(SMOKE_AUGMENTATION,))
     share = SMALL_EPOCHS / recipe.train.epochs
     drops = tuple(round(epoch * share) for epoch in recipe.optim.milestones)
-    return replace(
-        recipe,
-        model=replace(recipe.model, name="wrn16_8") if name == WRN else recipe.model,
-        optim=replace(recipe.optim, milestones=drops),
-        train=replace(recipe.train, epochs=SMALL_EPOCHS),
-    )
+    model = replace(recipe.model, name="wrn16_8") if name == WRN else recipe.model
+    optim, train = replace(recipe.optim, milestones=drops), replace(recipe.train, epochs=SMALL_EPOCHS)
+    return replace(recipe, model=model, optim=optim, train=train)
 
 
 def missing(
@@ -206,8 +194,7 @@ GROWTH_EPOCHS = 10
 SMOKE_STEPS = 2
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """Where a method is run."""
 
     benchmark: Benchmark
@@ -221,10 +208,6 @@ class Setting:
         values: dict[str, Any] = {"epochs": max(1, round(GROWTH_EPOCHS * now / full))}
         return values | ({"steps": SMOKE_STEPS, "rounds": 1} if self.scale == "smoke" else {})
 
-    @property
-    def cutout(self) -> dict[str, Any]:
-        return {"length": 3 if self.scale == "smoke" else self.benchmark.cutout}
-
 
 Part = tuple[str, dict[str, Any]]
 PARTS: Mapping[str, Callable[[Setting], Part]] = {
@@ -233,7 +216,7 @@ PARTS: Mapping[str, Callable[[Setting], Part]] = {
     UNAUGMENTED: lambda s: ("erm", {}),
     PRETRAINED: lambda s: ("erm", {}),
     "LS": lambda s: ("label_smoothing", {"eps": s.benchmark.eps}),
-    "CutOut": lambda s: ("cutout", s.cutout),
+    "CutOut": lambda s: ("cutout", {"length": 3 if s.scale == "smoke" else s.benchmark.cutout}),
     "CutMix": lambda s: ("cutmix", {"p": 0.5}),
     "MixUp": lambda s: ("mixup", {}),
     "two views": lambda s: ("two_views", {}),
@@ -258,9 +241,6 @@ def method_of(label: str, setting: Setting, values: Values) -> tuple[MethodRow, 
     """The method rows of a label, e.g. "RCAD + LS"; or of a text that names code of the user's, "mymodule:my_method".
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
-
-    Args:
-        values: parameters that differ from the paper's, by part and name, e.g. "RCAD.alpha".
     """
     names = sorted(label.split(" + "), key="LS".__eq__)  # last, so that "LS + RCAD" and "RCAD + LS" are one run
     parts: list[Any] = list(named_method(label)) if is_own(label) else [_part(n, setting, values) for n in names]

@@ -13,16 +13,18 @@ import torch
 from torch import Tensor
 
 from rcad.loss.methods import erm
+from rcad.paper import stacked_tuning
 from rcad.paper.claims import TRIAL, Claim, PlannedClaim, judge_all
-from rcad.paper.moons import LABELS, Cell, arc, build_arms, draw, draws_held
+from rcad.paper.moons import Cell, arc, build_arms, draw, draws_held
 from rcad.paper.record import OnProgress, Study
 from rcad.paper.report.pictures import LIMITS
-from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Progress, Protocol, fit, places, tune
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Progress, Protocol, fit, tune
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
 CELL, PROTOCOL = Cell(625, 0.10), Protocol("sgd", 0.05, 128, 300, (128,))
-SHOWN = 300
+SHOWN, ON_ARC = 300, 500
+"""Training examples that are drawn, and points of each noise-free half circle."""
 SHARE, FRESH, FITTED = MEASURES = ("share of the curves", "accuracy", "training accuracy, %")
 
 
@@ -33,10 +35,8 @@ class Settings:
     Args:
         cell: the distribution; the paper does not say which it draws.
         n, n_validation: examples to train and, in a draw of their own, to tune RCAD by, at the first of `epochs`.
-        epochs: when to look.
         grid: points across; two thirds as many up.
         draws: training sets (and weights), numbered from 0; the first is drawn.
-        budget: configurations of RCAD; None for all.
     """
 
     cell: Cell = CELL
@@ -86,36 +86,17 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
 
 def describe(settings: Settings, panels: Sequence[Mapping[str, Any]], details: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
-    cell = settings.cell
     chosen = ", ".join(f"{name} {value:g}" for name, value in details["chosen"].items())
     tables: dict[str, dict[str, Any]] = {}
     for panel in panels:
         tables.setdefault(f"epoch {panel['epoch']}", {})[panel["method"]] = panel
-    return Study(
-        target="F7",
-        title="decision boundaries on the moons",
-        about="The probability of a class in the plane of the two true features, all others at 0, as training goes on: "
-        f"d = {cell.d}, sigma = {cell.sigma:g}, n = {settings.n:,}, {settings.draws} draws, of which the first is "
-        f"shown. RCAD with {chosen}, chosen on a draw of its own. The share of the noise-free half circles on the "
-        "right side says whether a boundary follows the moons; the accuracy is that of noisy validation examples.",
-        metric=SHARE,
-        rows=["ERM", "RCAD"],
-        columns=list(tables),
-        places=places(tables, LABELS, MEASURES, {}),
-        rule=CLAIM_RULE,
-        settings=settings.to_dict(),
-        details={
-            **details,
-            "panels": [{key: panel[key] for key in ("method", "epoch", "probability")} for panel in panels],
-        },
-    )
+    shown = [{key: panel[key] for key in ("method", "epoch", "probability")} for panel in panels]
+    more = {"metric": SHARE, "rule": CLAIM_RULE, "details": {**details, "panels": shown}}
+    return stacked_tuning.describe("F7", settings, tables, MEASURES, {"chosen": chosen}, **more)
 
 
 def judge(study: Study) -> Study:
-    """At every epoch RCAD's boundary gives more of the half circles themselves to the right class than ERM's.
-
-    And what the text says of ERM: it fits its training set entirely, and more epochs make it worse.
-    """
+    """RCAD's boundary follows the half circles more closely; ERM fits its training set, and more epochs harm it."""
     text = "RCAD's boundary follows the moons more closely than ERM's"
     planned = [PlannedClaim(column, text, ("RCAD", column), ("ERM", column), None) for column in study.columns]
     first, last = study.columns[0], study.columns[-1]
@@ -144,7 +125,9 @@ def _panels(
     """At each epoch: the measures of every draw, and the first draw's probabilities on the grid."""
     jobs = [Job(replace(candidate, epochs=epoch), k, k) for epoch in settings.epochs for k in range(len(folds))]
     fitted = fit(jobs, folds, settings.protocol, progress)
-    arcs, labels = noiseless()
+    angle = np.linspace(0, np.pi, ON_ARC)
+    arcs = torch.from_numpy(np.concatenate([arc(angle, 0), arc(angle, 1)]).astype(np.float32))
+    labels = torch.arange(2).repeat_interleave(ON_ARC)
     for start, epoch in zip(range(0, len(jobs), len(folds)), settings.epochs, strict=True):
         models = fitted.models[start : start + len(folds)]
         right = [(probability(model, arcs, settings.cell.d) > 0.5) == (labels == 1) for model in models]
@@ -169,13 +152,6 @@ def grid(across: int) -> Tensor:
     left, right, bottom, top = LIMITS
     x, y = torch.linspace(left, right, across), torch.linspace(bottom, top, max(2, across * 2 // 3))
     return torch.stack([x.repeat(len(y)), y.repeat_interleave(across)], 1)
-
-
-def noiseless(count: int = 500) -> tuple[Tensor, Tensor]:
-    """The half circles themselves: points (2 * count, 2) and labels."""
-    angle = np.linspace(0, np.pi, count)
-    points = np.concatenate([arc(angle, 0), arc(angle, 1)]).astype(np.float32)
-    return torch.from_numpy(points), torch.arange(2).repeat_interleave(count)
 
 
 @torch.no_grad()

@@ -1,7 +1,6 @@
 """Claims of the paper and checks of our own: planned, then judged by a paired difference; Holm over all of a page.
 
-A summary is a sentence about a whole figure: in how many pairs, how steep, no difference. It is one question about all
-of its cells, with a rule of its own, and no part of Holm's family. Higher numbers are better.
+A summary, a sentence about a whole figure, has a rule of its own and is no part of Holm's family; higher is better.
 """
 
 from __future__ import annotations
@@ -14,46 +13,27 @@ from statistics import linear_regression
 from typing import Any, NamedTuple
 
 from rcad.errors import need
-from rcad.paper.targets import Printed, PValues, Table
-from rcad.runs.words import plural
-from rcad.study.judge import CLAIM_RULE, VERDICTS, Verdict, judge_claim, judge_claims
+from rcad.paper.targets import RULES, TARGETS, Printed, PValues, Table
+from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claim, judge_claims
 from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
 
 RANDOM, ENTROPY = "random direction", "entropy at x"
 CONTROLS = (RANDOM, ENTROPY)
-TOGETHER = "all of these in one draw"
+TOGETHER = TARGETS["F5"].claims["together"]["says"]
 """The one claim of the linear theory that no sentence of the paper makes."""
-FOR_A_CONTROL = (
-    "For the random direction, which the paper does not show, 'published' is the gain over ERM that the paper credits "
-    "to the direction."
-)
 TRIAL, NOT_RUN = "a trial", "not run"
 """What stands in place of a verdict: at the smoke scale, whose data are too few; and where a side has no runs."""
 TOO_FEW, DIVERGED, NOT_MEASURED = "too few seeds", "a run diverged", "not measured"
-IMAGE_RULE = (
-    f"{CLAIM_RULE}. Only claims that could be tested count for Holm; differences are paired by seed. Every claim is "
-    "judged twice: at the epoch that the held-out images chose, as the paper chooses, and at the last epoch, where "
-    "nothing is chosen; each time Holm counts anew. The verdict that counts is the first; where the two differ, the "
-    "choice of the epoch decides, and neither is to be relied on. NLL, Brier score and ECE, of which the paper claims "
-    "nothing, are questions: two-sided, Holm over all of their table, better or worse below 0.05, else undecided"
-)
+IMAGE_RULE = f"{CLAIM_RULE}. {RULES['images']}"
 Side = tuple[str, str]
 """A row and a column."""
 Seeds = Mapping[int, float | None]
 """A cell's number by seed; None where its run diverged."""
 Cells = Mapping[Side, Seeds]
-Pair = tuple[str, str]
-"""Two rows."""
 
 
 class PlannedClaim(NamedTuple):
-    """A claim and its two sides.
-
-    Attributes:
-        where: the column it is about.
-        published: the difference as printed, > 0; None where the paper has none.
-        p: the paper's one-sided p-value, as printed; "" where it gives none.
-    """
+    """A claim and its two sides, about a column; `published`, > 0, and `p`, one-sided, are as printed, if at all."""
 
     where: str
     statement: str
@@ -74,11 +54,10 @@ class Claim:
 
     Attributes:
         gain: our difference, positive for the claim (fields of `Paired`); None where there is no test.
-        ours: what was found, in words, where it is no difference.
         p_holm, p_reverse_holm: one-sided and adjusted: for the claim, and for its reverse.
         note: why there is no test.
+        ours: what was found, in words, where it is no difference.
         rule: what judged it, where that is not the page's rule.
-        published_p: the paper's p-value, as printed.
         last: the same claim at the last epoch, where nothing is chosen.
     """
 
@@ -107,10 +86,10 @@ def orient(printed: Mapping[str, Printed], first: str, second: str, *, lower: bo
 def plan_claims(
     columns: Iterable[str],
     printed: Table,
-    pairs: Iterable[Pair],
+    pairs: Sequence[tuple[str, str]],
     *,
     control: tuple[str, str, str] | None = ("RCAD", "ERM", RANDOM),
-    better: Callable[[str], str] = lambda column: "is more accurate than",
+    better: str = "is more accurate than",
     lower: bool = False,
     p_values: PValues | None = None,
 ) -> tuple[PlannedClaim, ...]:
@@ -119,23 +98,21 @@ def plan_claims(
     Args:
         control: (method, reference, control): that the method beats the control, which is how the paper explains its
             gain over the reference; the paper shows no control, so that gain is what is set beside ours.
-        better: the words of a column.
+        better: in words, {} for the column.
         lower: smaller numbers are better.
-        p_values: the paper's.
     """
     claims = []
-    pairs = tuple(pairs)
     for column in columns:
-        row = printed.get(column, {})
+        row, words = printed.get(column, {}), better.format(column)
         for first, second in pairs:
             winner, loser, size = orient(row, first, second, lower=lower)
             p = (p_values or {}).get((winner, loser), {}).get(column, "")
-            claims.append(PlannedClaim.of(column, winner, better(column), loser, size)._replace(p=p))
+            claims.append(PlannedClaim.of(column, winner, words, loser, size)._replace(p=p))
         if control is not None:
             method, reference, rival = control
             winner, _, size = orient(row, method, reference, lower=lower)
-            claim = PlannedClaim.of(column, method, f"{better(column)} a", rival, size if winner == method else None)
-            claims.append(claim)
+            size = size if winner == method else None
+            claims.append(PlannedClaim.of(column, method, f"{words} a", rival, size))
     return tuple(claims)
 
 
@@ -153,11 +130,11 @@ def judge_all(
     """Every claim with its verdict (`CLAIM_RULE`); Holm over those that could be tested.
 
     Args:
-        count_all: Holm over the others too, as if their p were 1.
         overlap: by column, n_test / n_train of splits that share their rows.
         not_measured: cells whose runs are done but lack the number.
         remark: a note on every claim that was tested, e.g. at which scale.
-        trial: whether the data are too few for verdicts.
+        trial: the data are too few for verdicts.
+        count_all: Holm over the others too, as if their p were 1.
     """
     claims: list[Claim] = []
     gains: list[Paired | None] = []
@@ -167,7 +144,8 @@ def judge_all(
         if {claim.winner, claim.loser} & not_measured:
             gain, note = None, NOT_MEASURED
         verdict = NOT_RUN if note == NOT_RUN else TRIAL if trial else "undecided"
-        note = note or "; ".join(filter(None, (remark, _printed_p(claim, gain))))
+        ours = "" if gain is None else f"; ours {gain.p_greater:.2g}, before Holm"
+        note = note or "; ".join(filter(None, (remark, claim.p and f"p in the paper {claim.p}{ours}")))
         numbers = None if gain is None else gain.to_dict()
         untested = Claim(claim.where, claim.statement, verdict, numbers, claim.published, note=note)
         claims.append(replace(untested, published_p=claim.p))
@@ -179,14 +157,6 @@ def judge_all(
             verdict = TRIAL if trial else outcome.verdict
             claims[k] = replace(claims[k], verdict=verdict, p_holm=outcome.p, p_reverse_holm=outcome.p_reverse)
     return claims
-
-
-def _printed_p(claim: PlannedClaim, gain: Paired | None) -> str:
-    """The p-value that the paper gives for a claim beside ours, both before any correction."""
-    if not claim.p:
-        return ""
-    ours = "" if gain is None else f"; ours {gain.p_greater:.2g}, before Holm"
-    return f"p in the paper {claim.p}{ours}"
 
 
 def gain_of(
@@ -208,19 +178,6 @@ def gain_of(
     return paired(*sides, test_ratio=overlap), ""  # type: ignore[arg-type]
 
 
-class Tally(NamedTuple):
-    """The verdicts on what the paper claims, and on what we added to it."""
-
-    claims: Sequence[str]
-    checks: Sequence[str]
-
-    def __str__(self) -> str:
-        """How many got each verdict, in words; checks only where there are some."""
-        claims = f"{plural(len(self.claims), 'claim')} of the paper: {by_verdict(self.claims)}".removesuffix(": ")
-        checks = f"; {plural(len(self.checks), 'check')} of ours: {by_verdict(self.checks)}"
-        return claims + checks if self.checks else claims
-
-
 def by_verdict(verdicts: Sequence[str]) -> str:
     """How often each was given, in words; a trial has none."""
     counts = Counter(verdicts)
@@ -236,88 +193,67 @@ LITTLE, A_FEW = 0.5, 2
 """Points that count as hardly better, and columns that count as a few, are ours: the paper names neither."""
 
 
-class Finding(NamedTuple):
-    """What the cells say in words, the verdict, and of a trend its difference beside the printed one."""
-
-    ours: str
-    verdict: Verdict
-    gain: Paired | None = None
-    published: float | None = None
-
-
 class Summary(NamedTuple):
     """A sentence, the rule that judges it, and what judges it; that gives None where too few cells were run."""
 
     where: str
     statement: str
     rule: str
-    test: Callable[[Cells], Finding | None]
+    test: Callable[[Cells], Claim | None]
 
     def judge(self, cells: Cells, remark: str, *, trial: bool) -> Claim:
         """The sentence as a claim; a trial has no verdict."""
         found = self.test(cells)
         if found is None:
             return Claim(self.where, self.statement, NOT_RUN, note=NOT_RUN, ours=NOT_RUN, rule=self.rule)
-        gain = None if found.gain is None else found.gain.to_dict()
-        verdict = TRIAL if trial else found.verdict
-        claim = Claim(self.where, self.statement, verdict, gain, found.published, note=remark)
-        return replace(claim, ours=found.ours, rule=self.rule)
+        return replace(found, verdict=TRIAL if trial else found.verdict, note=remark, rule=self.rule)
 
 
 def most_pairs(where: str, statement: str, pairs: Pairs, printed: tuple[int, int]) -> Summary:
     """The first is better in most pairs: a sign test. printed: in how many of how many the paper says so."""
 
-    def test(cells: Cells) -> Finding | None:
+    def test(cells: Cells) -> Claim | None:
         gains, wins, p, reverse = _signs(cells, pairs)
         if not gains:
             return None
         sure = sum(gain.p_greater < 1e-3 for gain in gains)
         ours = f"better in {wins} of {len(gains)} pairs, p = {p:.2g}; with p < 0.001 each in {sure}"
         share = need("scipy.stats", "scipy").binomtest(wins, len(gains)).proportion_ci(method="exact").high
-        less: Verdict = "not reproduced" if share < printed[0] / printed[1] else "undecided"
-        verdict: Verdict = "reproduced" if p < LEVEL else "opposite" if reverse < LEVEL else less
-        return Finding(ours + _left(gains, pairs), verdict)
+        less = "not reproduced" if share < printed[0] / printed[1] else "undecided"
+        verdict = "reproduced" if p < LEVEL else "opposite" if reverse < LEVEL else less
+        return Claim(where, statement, verdict, ours=ours + _left(gains, pairs))
 
-    rule = (
-        "one-sided sign test over the pairs that were run, p below 0.05; opposite: that of the reverse; not "
-        "reproduced: the 95% interval of the share lies below the published one"
-    )
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["most_pairs"], test)
 
 
 def none_ahead(where: str, statement: str, pairs: Pairs) -> Summary:
     """Neither side is ahead in more pairs than chance would have it."""
 
-    def test(cells: Cells) -> Finding | None:
+    def test(cells: Cells) -> Claim | None:
         gains, wins, *tails = _signs(cells, pairs)
         done, left = len(gains), _left(gains, pairs)
         if done < FEWEST_PAIRS:
-            return Finding(f"{done} pairs{left}", "undecided") if done else None
+            return Claim(where, statement, "undecided", ours=f"{done} pairs{left}") if done else None
         p, mean = min(1.0, 2 * min(tails)), sum(gain.mean for gain in gains) / done
         ours = f"the first is ahead in {wins} of {done}, p = {p:.2g}; on average by {mean:+.2f}{left}"
-        return Finding(ours, "reproduced" if p >= LEVEL else "not reproduced")
+        return Claim(where, statement, "reproduced" if p >= LEVEL else "not reproduced", ours=ours)
 
-    rule = "two-sided sign test over the pairs that were run, at least six, p of 0.05 or more; not reproduced: below"
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["none_ahead"], test)
 
 
 def as_good(where: str, statement: str, pairs: Pairs) -> Summary:
     """On a few columns the first is at most a little better than the second."""
 
-    def test(cells: Cells) -> Finding | None:
+    def test(cells: Cells) -> Claim | None:
         gains = _gains(cells, pairs)
         close, done = sum(gain.high < LITTLE for gain in gains), len(gains)
         if not done:
             return None
-        less: Verdict = "not reproduced" if done == len(pairs) else "undecided"
+        less = "not reproduced" if done == len(pairs) else "undecided"
         ours = f"on {close} of {done} columns{_left(gains, pairs)}"
-        return Finding(ours, "reproduced" if close >= A_FEW else less)
+        return Claim(where, statement, "reproduced" if close >= A_FEW else less, ours=ours)
 
-    rule = (
-        f"the 95% interval of the difference lies below {LITTLE:g} points on at least {A_FEW} columns; "
-        f"undecided while fewer than {A_FEW} were run"
-    )
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["as_good"].format(little=LITTLE, few=A_FEW), test)
 
 
 def steeper_trend(
@@ -325,12 +261,10 @@ def steeper_trend(
 ) -> Summary:
     """The first row gains more on the second the fewer examples there are: slopes over log10 of their number.
 
-    Args:
-        columns: by name, with the number of examples.
-        published: the same slope of the printed numbers, in points per tenfold fewer examples.
+    published: the same slope of the printed numbers, in points per tenfold fewer examples.
     """
 
-    def test(cells: Cells) -> Finding | None:
+    def test(cells: Cells) -> Claim | None:
         run = [(name, n) for name, n in columns if _gains(cells, [((rows[0], name), (rows[1], name))])]
         seeds = sorted(set.intersection(*(set(cells[row, name]) for name, _ in run for row in rows))) if run else []
         if len(run) < FEWEST_SIZES or len(seeds) < FEWEST:
@@ -342,13 +276,9 @@ def steeper_trend(
         gain, whole = paired(*slopes), published if len(run) == len(columns) else None
         ours = f"{gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}] points per tenfold fewer examples"
         verdict = judge_claim(gain, gain.p_greater, gain.p_less, whole)
-        return Finding(ours + _left(run, columns), verdict, gain, whole)
+        return Claim(where, statement, verdict, gain.to_dict(), whole, ours=ours + _left(run, columns))
 
-    rule = (
-        "the difference's slope over log10 of the number of examples, seed by seed: one-sided paired p below 0.05; "
-        "opposite: that of the reverse; not reproduced: the 95% interval lies below the published slope"
-    )
-    return Summary(where, statement, rule, test)
+    return Summary(where, statement, RULES["steeper_trend"], test)
 
 
 def fewer_is_more(points: Sequence[tuple[int, float]]) -> float:

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_ada, rcad, rcad_random
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, PlannedClaim, judge_all, plan_claims
+from rcad.paper import stacked_tuning
+from rcad.paper.claims import CONTROLS, PlannedClaim, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Series, Study
-from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
-from rcad.paper.targets import TARGETS
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, refit
+from rcad.paper.targets import NOTES, TARGETS
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
 
@@ -47,11 +48,10 @@ def arc(t: npt.ArrayLike, label: int) -> Real:
 
 
 def bayes_accuracy(sigma: float, noise: Noise = "all") -> float:
-    """The accuracy, in [0, 1], of the best possible classifier: the further dimensions tell it nothing.
+    """The accuracy, in [0, 1], of the best possible classifier, good to about 1e-5.
 
-    Quadrature in the plane: a class's density at a point is the Gaussian averaged along its half circle
-    (Gauss-Legendre nodes), and the error is half the integral of the smaller density (midpoint rule). Good to
-    about 1e-5.
+    Quadrature in the plane, as the further dimensions tell it nothing: a class's density is the Gaussian averaged along
+    its half circle (Gauss-Legendre nodes), the error half the integral of the smaller density (midpoint rule).
     """
     # Without noise in the plane, and below any noise that could cross the gap, the half circles do not touch.
     if noise == "rest" or sigma < 0.02:
@@ -90,11 +90,9 @@ class Cell:
 
 
 def examples(cell: Cell, n: int, seed: int, *, test: bool = False) -> tuple[Tensor, Tensor]:
-    """n examples of a distribution: x float32 (n, d), labels int64 (n,).
+    """n examples of a distribution: x float32 (n, d), labels int64 (n,); `test` is another stream of the same seed.
 
-    Args:
-        n: how many; the classes take turns, so any number of first examples is balanced to within one.
-        test: from another stream of the same seed.
+    The classes take turns, so any number of first examples is balanced to within one.
     """
     part = _TEST if test else _TRAIN
     labels = np.arange(n, dtype=np.int64) % 2
@@ -134,16 +132,10 @@ def _gaussian(z: Real, sigma: float) -> Real:
     return np.asarray(np.exp(-0.5 * (z / sigma) ** 2) / (sigma * math.sqrt(2 * math.pi)))
 
 
-SEEN_BEFORE = (
-    "The lists of configurations had six entries at first; all were made longer once, since at sigma = 0.75 choices "
-    "lay on their edges. That was after a first full run, whose test numbers had been seen."
-)
-OTHER_NOISE = "Rows without a published number try the claim on another noise."
 PROTOCOL = Protocol("sgd", 0.05, 128, 100, (128,))
 PRINTED_SIZE = (20_000, 3, 300)
 """The paper's own number of examples and of epochs, with so many draws of ours; the last of the study over n."""
 LABELS, PRINTED = TARGETS["T8"].rows, TARGETS["T8"].printed
-FIXED, LINF_003 = "erm_fixed", "fgsm_linf at 0.03"
 CONTROLLED = ("erm", "rcad", "rcad_random")
 FGSM = partial(adversarial_training, norm="linf", bounds=None)
 
@@ -154,10 +146,8 @@ class Settings:
 
     Args:
         cells: the first is the one whose weights and sizes are studied.
-        n, n_validation, n_test: examples of a draw.
         seeds: fresh draws, numbered from 0; the tuning draw has a number of its own.
         sweep: (n, draws, epochs) of the study over n.
-        ratio_epochs: when the weights are looked at.
     """
 
     cells: tuple[Cell, ...] = (
@@ -225,7 +215,6 @@ def build_arms(epochs: int) -> list[Arm]:
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
-    """Everything of the table."""
     cells = {cell.name: tune_and_refit(cell, settings, on_progress) for cell in settings.cells}
     first = settings.cells[0]
     arms, tuning = {arm.name: arm for arm in settings.arms()}, cells[first.name]["tuning"]
@@ -238,57 +227,37 @@ def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> S
 
 def describe(settings: Settings, cells: Mapping[str, Any], by_size: Sequence[Any], weights: Mapping[str, Any]) -> Study:
     """The record of what was computed."""
-    protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
     above = [
         f"{column}: {row} {number.mean:g}, while no classifier exceeds {cell['bayes']:.1f}"
         for column, cell in cells.items()
         for row, number in PRINTED.get(column, {}).items()
         if number.mean > cell["bayes"]
     ]
-    impossible = (
-        "Printed accuracies above the best possible, if the noise is on all dimensions and the moons have radius 1: "
-        f"{'; '.join(above)}. The paper's noise, or its unit, must be another."
-    )
-    return Study(
-        target="T8",
-        title="moons in many dimensions",
-        about=f"A perceptron {protocol.hidden} with ReLU, SGD at {protocol.lr:g} with momentum {protocol.momentum:g}, "
-        f"batches of {protocol.batch_size}, {protocol.epochs} epochs, n = {settings.n:,}{_own_size(by_size)}. Every "
-        f"method chose among {budget} configurations by {settings.n_validation:,} validation examples of one draw, "
-        f"then met {settings.seeds} fresh draws with {settings.n_test:,} test examples each. ERM's "
-        "configurations are when to stop; 'ERM, last epoch' and 'FGSM linf, alpha 0.03' do not choose. Where "
-        "noise is on the d-2 others, only ERM, RCAD and the random direction were run.",
-        rows=list(LABELS.values()),
-        columns=list(cells),
+    impossible = [NOTES["impossible_moons"].format(above="; ".join(above))] if above else []
+    _, draws, _ = PRINTED_SIZE
+    seconds = [row["seconds"] for row in by_size if (row["n"], row["draws"], row["epochs"]) == PRINTED_SIZE]
+    size = NOTES["as_many_moons" if seconds else "fewer_moons"].format(draws=draws, minutes=sum(seconds) / 60)
+    return stacked_tuning.describe(
+        "T8",
+        settings,
+        {name: cell["methods"] for name, cell in cells.items()},
+        ("accuracy", "nll"),
+        {"own_size": size, "budget": len(settings.arms()[0].candidates)},
         controls=CONTROLS,
-        places=places({name: cell["methods"] for name, cell in cells.items()}, LABELS, ("accuracy", "nll"), PRINTED),
         rule=f"{CLAIM_RULE}. Draws are independent: the ordinary paired t-test",
-        notes=[SEEN_BEFORE, f"{FOR_A_CONTROL} {OTHER_NOISE}", *([impossible] if above else [])],
+        notes=[*TARGETS["T8"].notes, *impossible],
         series=[
             Series(LABELS[method], [row["n"] for row in by_size], [row["accuracy"][method] for row in by_size])
             for method in by_size[0]["accuracy"]
         ],
         along="training examples",
         ceiling={column: cell["bayes"] for column, cell in cells.items()},
-        settings=settings.to_dict(),
         details={
             "cells": {column: {key: cell[key] for key in ("d", "sigma", "noise")} for column, cell in cells.items()},
             "tuning": {column: cell["tuning"] for column, cell in cells.items()},
             "sweep": [{key: value for key, value in row.items() if key != "accuracy"} for row in by_size],
             "weight_ratio": weights,
         },
-    )
-
-
-def _own_size(by_size: Sequence[Any]) -> str:
-    """What is said of the paper's own size, and how long it took."""
-    seconds = {(row["n"], row["draws"], row["epochs"]): row["seconds"] for row in by_size}
-    if PRINTED_SIZE not in seconds:
-        return " (the paper has 20,000 and 300 epochs)"
-    return (
-        " (the paper has 20,000 and 300 epochs: ERM, RCAD and the random direction were run so on "
-        f"{PRINTED_SIZE[1]} draws of the first distribution, with the configurations chosen here, computed in "
-        f"{seconds[PRINTED_SIZE] / 60:.0f} minutes of one core)"
     )
 
 
@@ -321,16 +290,12 @@ def tune_and_refit(cell: Cell, settings: Settings, on_progress: OnProgress) -> d
     tuning = draw(cell, settings.n, settings.n_validation, TUNING_SEED)
     fresh = [draw(cell, settings.n, settings.n_test, seed) for seed in range(settings.seeds)]
     arms = [arm for arm in settings.arms() if not cell.methods or arm.name in cell.methods]
-    methods, choices = {}, {}
-    for arm in arms:
-        progress = partial(on_progress, f"{cell.name}: {arm.name}")
-        scores, (choice,) = tune(arm, [tuning], settings.protocol, "accuracy", progress)
-        methods[arm.name] = refit(arm.candidates[choice], fresh, settings.protocol, progress)
-        choices[arm.name] = {"chosen": choice, "validation": scores[0]}
-    on_progress(f"{cell.name}: fixed settings", 0, 1)
-    methods[FIXED] = refit(arms[0].candidates[0], fresh, settings.protocol)
+    methods, tried = stacked_tuning.tune_and_refit(
+        cell.name, arms, [tuning], fresh, settings.protocol, "accuracy", on_progress
+    )
     if not cell.methods:
-        methods[LINF_003] = refit(Candidate({}, FGSM(alpha=0.03)), fresh, settings.protocol)
+        methods["fgsm_linf at 0.03"] = refit(Candidate({}, FGSM(alpha=0.03)), fresh, settings.protocol)
+    choices = {name: {"chosen": choice, "validation": scores} for name, ((scores,), (choice,)) in tried.items()}
     about = {"d": cell.d, "sigma": cell.sigma, "noise": cell.noise}
     return {**about, "bayes": 100 * bayes_accuracy(cell.sigma, cell.noise), "methods": methods, "tuning": choices}
 

@@ -18,17 +18,13 @@ from rcad.paper.suite import Plan
 from rcad.runs.plain import config_id
 
 ALPHAS = (0.0, 0.05, 0.5, 1.0, 2.0, 5.0)
-"""Distances at which images are shown."""
 SHOWN, AVERAGED = 4, 200
 """Images that are shown, and those over which entropies are averaged."""
-ENTROPY = "entropy"
-"""The panel of the curves."""
-ROW = "DA"
 
 
 def with_images(study: Study, planned: Plan, shelf: RunLoader) -> tuple[Study, str]:
     """F1's record with the images of the first seed and curves of the mean entropy over all seeds; or why not."""
-    done = [run for run in planned.runs if run.row == ROW and shelf.store.status(run.config) == "done"]
+    done = [run for run in planned.runs if run.row == "DA" and shelf.store.status(run.config) == "done"]
     try:
         subjects = [shelf.load(config_id(run.config)) for run in done]
     except InputError as error:
@@ -36,11 +32,10 @@ def with_images(study: Study, planned: Plan, shelf: RunLoader) -> tuple[Study, s
     if not subjects:
         return study, "no images: every ERM run diverged"
     by_seed = [_entropies(subject) for subject in subjects]
-    series = [
-        Series(f"entropy along {direction}, ERM, nats", ALPHAS, y, [None] * len(ALPHAS), ENTROPY)
-        for direction in by_seed[0]
-        for y in [[*zip(*(entropies[direction] for entropies in by_seed), strict=True)]]
-    ]
+    series = []
+    for direction in by_seed[0]:
+        y = [*zip(*(entropies[direction] for entropies in by_seed), strict=True)]
+        series.append(Series(f"entropy along {direction}, ERM, nats", ALPHAS, y, [None] * len(ALPHAS), "entropy"))
     details = {**study.details, "images": _images(subjects[0])}
     return replace(study, series=[*study.series, *series], details=details), ""
 

@@ -1,11 +1,8 @@
-"""A study's record: one table or figure of the paper as it was run and judged.
-
-Every study writes this one form, with `kind` and `schema`; it is parsed once, and what is wrong with it is said in one
-line.
-"""
+"""A study's record: one table or figure of the paper as it was run and judged, the same form for all of them."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -16,9 +13,10 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rcad.errors import InputError, shaped, shown
-from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, Tally
+from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, by_verdict
 from rcad.paper.targets import Printed
 from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
+from rcad.runs.words import plural
 
 KIND, SCHEMA = "rcad study", 2
 DIGITS = 7
@@ -49,12 +47,9 @@ OnProgress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Run:
-    """One run, split or draw.
+    """One run, split or draw; its id is "" where the study keeps no run records, its status "done" or "diverged".
 
-    Attributes:
-        metrics: a number that is None was lost where the run diverged, and not measured where it did not.
-        id: of its run record; "" where the study keeps none.
-        status: "done" or "diverged".
+    metrics: a number that is None was lost where the run diverged, and not measured where it did not.
     """
 
     seed: int
@@ -94,11 +89,9 @@ class Place:
 
 @dataclass(frozen=True)
 class Series:
-    """A curve: for every x (a number or a name) the results of all seeds, and what the paper prints there.
+    """A curve of a panel: for every x (a number or a name) the results of all seeds, and what the paper prints there.
 
-    Attributes:
-        panel: the part of the figure.
-        over: the row whose numbers are subtracted, seed by seed.
+    over: the row whose numbers are subtracted, seed by seed.
     """
 
     name: str
@@ -118,10 +111,8 @@ class Study:
         path: its file; None before it is written.
         protocol: what every method has in common, where that is a choice.
         metrics: by column, the number that it shows where that is not `metric`.
-        places: by row and column.
         overlap: by column, n_test / n_train of splits that share their rows; their intervals are wider.
         ceiling: by column, the best that any method could reach.
-        along: what stands along x of the curves.
         not_run: why, for columns without a run; sentences.
         settings: all that the numbers depend on besides data and versions.
         details: what only this study has: choices, curves of a search, images.
@@ -192,12 +183,10 @@ class Study:
 
     @property
     def runs(self) -> int:
-        """How many there are."""
         return len(self.run_ids) + sum(not run.id for place in self.places.values() for run in place.runs)
 
     @property
     def columns_run(self) -> list[str]:
-        """Those with at least one run."""
         run = {place.column for place in self.places.values() if place.runs}
         return [column for column in self.columns if column in run]
 
@@ -215,9 +204,17 @@ class Study:
         return [claim for claim in self.claims if claim.verdict != NOT_RUN]
 
     @property
-    def tally(self) -> Tally:
-        sides = ([claim.verdict for claim in self.claims if self.added(claim) == added] for added in (False, True))
-        return Tally(*sides)
+    def tally(self) -> dict[str, list[str]]:
+        """The verdicts on the claims of the paper, and on the checks that we added to it."""
+        sides = {"claims": False, "checks": True}
+        return {side: [c.verdict for c in self.claims if self.added(c) == added] for side, added in sides.items()}
+
+    @property
+    def findings(self) -> str:
+        """How many got each verdict, in words; checks only where there are some."""
+        claims, checks = self.tally.values()
+        line = f"{plural(len(claims), 'claim')} of the paper: {by_verdict(claims)}".removesuffix(": ")
+        return f"{line}; {plural(len(checks), 'check')} of ours: {by_verdict(checks)}" if checks else line
 
     def metric_of(self, column: str) -> str:
         return self.metrics.get(column, self.metric)
@@ -258,7 +255,6 @@ class Study:
 
     @classmethod
     def read(cls, path: Path) -> Study:
-        """The record in a file."""
         return cls.parse(loads(read_text(path), str(path)), path)
 
     @classmethod
@@ -275,9 +271,9 @@ class Study:
             for row, column in study.places:
                 if row not in study.rows or column not in study.columns:
                     raise InputError(f"expected cells in the rows and columns, but got {row!r} and {column!r}")
-            for x, y in ((series.x, series.y) for series in study.series):
-                if len(y) != len(x):
-                    raise InputError(f"expected as many y as x, but got {len(x)} values of x and {len(y)} of y")
+            for x, y in ((len(series.x), len(series.y)) for series in study.series):
+                if x != y:
+                    raise InputError(f"expected as many y as x, but got {x} values of x and {y} of y")
             unsealed(plain)  # last: of a value that cannot be, the words above say more
         except InputError as error:
             where = "" if str(path) in str(error) else f"in {path}: "
@@ -291,15 +287,7 @@ class Study:
 
 def as_stored(value: Any) -> Any:
     """As it comes back from JSON, with rounded numbers."""
-    return loads(dumps(_rounded(finite_or_none(value))), "a record")
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+    return json.loads(dumps(finite_or_none(value)), parse_float=lambda text: float(f"{float(text):.{DIGITS}g}"))
 
 
 def finished(path: Path, settings: JSON, scale: str) -> Study | None:

@@ -20,7 +20,7 @@ from rcad.paper.claims import IMAGE_RULE, Claim, Side, judge_all
 from rcad.paper.record import JSON, LAST, MEASURED, OnProgress, Run, Series, Study
 from rcad.paper.suite import Curve, Order, Plan, plan
 from rcad.paper.tables import SUITES
-from rcad.paper.targets import TARGETS
+from rcad.paper.targets import NOTES, TARGETS
 from rcad.paper.tuned import Search
 from rcad.runs.files import make_folder, ready_folder, write_text
 from rcad.runs.plain import config_id
@@ -38,12 +38,6 @@ SHOWN = (*MEASURED, *(f"{LAST}{name}" for name in MEASURED), "top5")
 CALIBRATION = "calibration"
 
 SMOKE_EXAMPLES, SMOKE_SEVERITIES = 40, (1, 5)
-LABELS = {
-    "smoke": "A trial on tiny data that shows that the machinery works: its numbers mean nothing.",
-    "small": "Small scale: fewer epochs and at most 10,000 images, so not the paper's protocol. Differences between "
-    "methods may be seen; the published numbers are not comparable.",
-}
-IN_BF16 = "Trained with products in bf16 (weights, sums and BatchNorm in fp32), where the paper's program used fp32."
 
 
 def settings(evaluation: str, scale: Scale) -> Settings:
@@ -58,15 +52,17 @@ def settings(evaluation: str, scale: Scale) -> Settings:
 
 def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     """The suite's record; cells whose runs are not there have fewer of them."""
-    suite, scale = planned.suite, planned.order.scale
+    suite, scale, precision = planned.suite, planned.order.scale, planned.order.precision
+    target = TARGETS[suite.name]
     runs, unevaluated, trained_with = _runs(planned, shelf, on_progress)
     networks: dict[str, dict[str, None]] = {}
     for run in planned.runs:
         networks.setdefault(run.column, {})[run.config.model.name] = None
+    columns = {name: suite.column(name).benchmark.words(scale, " or ".join(some)) for name, some in networks.items()}
     study = Study(
         target=suite.name,
         title=suite.title,
-        about=suite.about,
+        about=target.shows,
         scale=scale,
         protocol=planned.order.views,
         rows=suite.rows,
@@ -75,26 +71,14 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
         metrics={column.name: column.metric for column in suite.columns},
         places=_places(planned, runs),
         rule=IMAGE_RULE,
-        notes=[
-            *([LABELS[scale]] if scale in LABELS else []),
-            *suite.notes,
-            *unevaluated,
-            *([IN_BF16] if planned.order.precision == "bf16" else []),
-        ],
+        notes=[note for note in (NOTES.get(scale), *target.notes, *unevaluated, NOTES.get(precision)) if note],
         not_run=_not_run(planned, shelf, runs),
         versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
         seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
-        settings={
-            "seeds": list(planned.order.seeds),
-            "precision": planned.order.precision,
-            "columns": {
-                name: suite.column(name).benchmark.words(scale, " or ".join(names)) for name, names in networks.items()
-            },
-        },
+        settings={"seeds": list(planned.order.seeds), "precision": precision, "columns": columns},
     )
-    return replace(
-        study, claims=judge_twice(study, planned), series=[_series(curve, planned, study) for curve in suite.curves]
-    )
+    series = [_series(curve, planned, study) for curve in suite.curves]
+    return replace(study, claims=judge_twice(study, planned), series=series)
 
 
 def _not_run(planned: Plan, shelf: RunLoader, runs: Mapping[str, Run]) -> list[str]:
@@ -171,12 +155,9 @@ def _places(planned: Plan, runs: Mapping[str, Run]) -> dict[Side, records.Place]
         names = dict.fromkeys((column.metric, f"{LAST}{column.metric}", *SHOWN))
         for row in suite.rows_of(column):
             ids = [config_id(run.config) for run in cells.get((row, column.name), ())]
+            done = [runs[id_] for id_ in ids if id_ in runs]
             own = [
-                replace(
-                    runs[id_], metrics={name: runs[id_].metrics[name] for name in names if name in runs[id_].metrics}
-                )
-                for id_ in ids
-                if id_ in runs
+                replace(run, metrics={name: run.metrics[name] for name in names if name in run.metrics}) for run in done
             ]
             printed = suite.printed(row, column.name)
             if printed is not None or own:
@@ -226,8 +207,7 @@ def write_study(study: Study, path: Path, command: str, *, track: Sequence[str] 
         document, pictures, note = page(study, command, path.stem, picture=False), [], f"no picture: {error}"
     write_text(path.with_suffix(".md"), markdown.markdown(document, figures=""))
     files = [path, path.with_suffix(".md"), *pictures]
-    sides = zip(("claims", "checks"), study.tally, strict=True)
-    counts = Counter(f"{side}/{verdict}" for side, verdicts in sides for verdict in verdicts)
+    counts = Counter(f"{side}/{verdict}" for side, verdicts in study.tally.items() for verdict in verdicts)
     about = {"target": study.target, "scale": study.scale, "command": command}
     track_study(track, "paper", f"{study.target} {study.scale}", path.parent, about, counts, files)
     return files, note
@@ -256,7 +236,7 @@ def make_study(
     )
     study = module.judge(study)
     files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}", track=track)
-    return Outcome(files, reused, str(study.tally), note)
+    return Outcome(files, reused, study.findings, note)
 
 
 def compute(
@@ -320,7 +300,7 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
 
         study, no_images = with_images(study, planned, shelf)
     files, note = write_study(study, order.record, order.command(study), track=order.track)
-    return Outcome(files, reused, str(study.tally), "; ".join(filter(None, (no_images, note))))
+    return Outcome(files, reused, study.findings, "; ".join(filter(None, (no_images, note))))
 
 
 def plan_of(order: Order) -> Plan:

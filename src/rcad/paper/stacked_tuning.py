@@ -1,13 +1,11 @@
-"""Methods with equally many configurations each, tuned and refitted: every configuration on every fold at once.
-
-Each job reads its held-out rows once.
-"""
+"""Methods with equally many configurations each, tuned and refitted: every configuration on every fold at once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal, NamedTuple
 
@@ -20,8 +18,8 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import as_first_written
 from rcad.loss.methods import Method
 from rcad.paper.claims import Side
-from rcad.paper.record import Place, Run
-from rcad.paper.targets import Table
+from rcad.paper.record import JSON, OnProgress, Place, Run, Study
+from rcad.paper.targets import TARGETS, Table
 from rcad.runs.config import OptimConfig
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.train import Examples, StackedProblem, measure_stacked, train_stacked
@@ -32,6 +30,8 @@ TUNING_SEED = 1000
 """Of the first fold that methods are tuned on; what is judged has seeds from 0 on."""
 STACKED_NUMBERS = 2**25
 """Training features held at a time; larger jobs are trained fold by fold, sharing one copy of the data."""
+FIXED = "erm_fixed"
+"""ERM without a choice: its first configuration, the last epoch."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,6 @@ class Candidate:
 
     Args:
         numbers: what was chosen, by name, for the record.
-        method: as trained.
-        weight_decay: decoupled, of the optimizer.
         epochs: stop here; None for the protocol's last epoch.
         may_diverge: an uncapped entropy is wanted, to show what it does.
     """
@@ -59,12 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Arm:
-    """A method of the table.
-
-    Args:
-        name: its row.
-        candidates: of one structure (see `train_stacked`), in the order in which ties are broken.
-    """
+    """A method of the table; its candidates, of one structure (see `train_stacked`), in the order that breaks ties."""
 
     name: str
     candidates: tuple[Candidate, ...]
@@ -116,9 +109,7 @@ class Protocol:
 class Fold(NamedTuple):
     """Examples to fit and examples to judge by; tensors x (n, D) and y (n,).
 
-    Attributes:
-        classes: 0 for regression.
-        scale: of the targets, by which a regression's were divided.
+    classes: 0 for regression, whose targets were divided by `scale`.
     """
 
     x: Tensor
@@ -183,9 +174,8 @@ def fit(jobs: Sequence[Job], folds: Sequence[Fold], protocol: Protocol, progress
             models[k], fold = result.snapshots[epochs[k]].take(row[key]), folds[jobs[k].fold]
             scale = None if fold.classes else torch.tensor([fold.scale], dtype=torch.float64)
             finite = bool(models[k].finite().all())
-            for name, value in measure_stacked(
-                models[k], Examples(fold.held_x[None], fold.held_y[None]), scale
-            ).items():
+            held = Examples(fold.held_x[None], fold.held_y[None])
+            for name, value in measure_stacked(models[k], held, scale).items():
                 metrics.setdefault(name, [math.nan] * len(jobs))[k] = float(value) if finite else math.nan
     return Fitted(metrics, [models[k] for k in range(len(jobs))])
 
@@ -225,18 +215,54 @@ def refit(
     return fit([Job(candidate, k, k) for k, candidate in enumerate(each)], folds, protocol, progress).metrics
 
 
-def places(
-    tables: Mapping[str, Mapping[str, Mapping[str, Sequence[float | None]]]],
-    labels: Mapping[str, str],
-    metrics: tuple[str, ...],
-    printed: Table,
-) -> dict[Side, Place]:
-    """The cells of a study from its numbers by column, method and metric.
+def tune_and_refit(
+    name: str,
+    arms: Sequence[Arm],
+    inner: Sequence[Fold],
+    outer: Sequence[Fold],
+    protocol: Protocol,
+    metric: str,
+    on_progress: OnProgress,
+) -> tuple[dict[str, Metrics], dict[str, tuple[list[list[float]], list[int]]]]:
+    """Every method tuned on the inner folds and refitted on the outer ones: numbers and, as `tune` has them, choices.
 
-    Args:
-        labels: the row of each method.
-        metrics: those to keep; a run without a finite first one has diverged.
+    Each inner fold chooses for the outer one of its number; a single one chooses for all.
     """
+    results, tuning = {}, {}
+    for arm in arms:
+        progress = partial(on_progress, f"{name}: {arm.name}")
+        tuning[arm.name] = _, chosen = tune(arm, inner, protocol, metric, progress)
+        each = [arm.candidates[choice] for choice in chosen]
+        results[arm.name] = refit(each[0] if len(each) == 1 else each, outer, protocol, progress)
+    on_progress(f"{name}: fixed settings", 0, 1)
+    results[FIXED] = refit(arms[0].candidates[0], outer, protocol)
+    return results, tuning
+
+
+Tables = Mapping[str, Mapping[str, Mapping[str, Sequence[float | None]]]]
+"""Numbers by column, method and metric."""
+
+
+def describe(name: str, settings: Any, tables: Tables, metrics: tuple[str, ...], about: JSON, **more: Any) -> Study:
+    """A study's record: its words are those of paper.toml, which `about` fills beside the settings.
+
+    metrics: those to keep; a run without a finite first one has diverged.
+    """
+    target = TARGETS[name]
+    return Study(
+        target=name,
+        title=target.title,
+        about=target.shows.format(settings=settings, protocol=settings.protocol, **about),
+        rows=list(target.rows.values()),
+        columns=list(tables),
+        places=places(tables, target.rows, metrics, target.printed),
+        settings=settings.to_dict(),
+        **{"notes": target.notes, **more},
+    )
+
+
+def places(tables: Tables, labels: Mapping[str, str], metrics: tuple[str, ...], printed: Table) -> dict[Side, Place]:
+    """The cells of a study; `labels` has the row of each method."""
 
     def run(number: int, values: tuple[float | None, ...]) -> Run:
         lost = values[0] is None or not math.isfinite(values[0])

@@ -1,7 +1,4 @@
-"""A suite: one table or figure as a value, an order for it, and the runs that the order takes.
-
-A run is known by its config: one that is finished is never made again.
-"""
+"""A suite: one table or figure as a value, an order for it, and the runs that the order takes."""
 
 from __future__ import annotations
 
@@ -30,13 +27,10 @@ PACKS = "images"
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column: the data its runs are trained on, and which of their numbers it shows.
 
-    Args:
-        benchmark: what its runs are trained on.
-        metric: which of a run's numbers it shows.
-        evaluation: the suite of `rcad.evaluate.saved_run` that gives that number; None where every run has it.
-        rows: those it has; None for all.
+    evaluation: the suite of `rcad.evaluate.saved_run` that gives that number; None where every run has it.
+    rows: those it has; None for all.
     """
 
     name: str
@@ -55,13 +49,7 @@ class PlannedRun(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A series of a figure: one row over several columns.
-
-    Attributes:
-        x: where the columns stand.
-        over: a row whose numbers are subtracted, seed by seed; None for the numbers themselves.
-        panel: the part of the figure.
-    """
+    """A series of a panel: one row over several columns, which stand at x; less the row `over`, seed by seed."""
 
     name: str
     panel: str
@@ -73,27 +61,17 @@ class Curve(NamedTuple):
 
 @dataclass(frozen=True)
 class Suite:
-    """A table or figure of the paper.
-
-    Args:
-        rows: methods in order, the controls last.
-        published: by column, then row.
-        notes: sentences for the reader.
-        summaries: sentences about the whole of it.
-        curves: how a figure shows the numbers.
-    """
+    """A table or figure of the paper: methods in order, the controls last; `curves` are how a figure shows them."""
 
     name: str
     title: str
-    about: str
     rows: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: Sequence[Column]
     published: Table
     claims: tuple[PlannedClaim, ...]
     controls: tuple[str, ...] = CONTROLS
-    notes: tuple[str, ...] = ()
-    curves: tuple[Curve, ...] = ()
-    summaries: tuple[Summary, ...] = ()
+    curves: Sequence[Curve] = ()
+    summaries: Sequence[Summary] = ()
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
@@ -112,18 +90,11 @@ class Suite:
         return replace(self, rows=(*methods, *new, *self.controls), columns=columns)
 
     def runs(
-        self,
-        scale: Scale,
-        seeds: Sequence[int],
-        views: Views,
-        columns: Iterable[str] | None = None,
-        **how: Any,
+        self, scale: Scale, seeds: Sequence[int], views: Views, columns: Iterable[str] | None = None, **how: Any
     ) -> tuple[PlannedRun, ...]:
-        """Every run, by seed first: a grid that is stopped early has whole seeds to show.
+        """Every run of these columns, by seed first: a grid that is stopped early has whole seeds to show.
 
-        Args:
-            columns: only these.
-            how: `weights` and `precision` of `Benchmark.config`; a trial has no weights of its own.
+        how: `weights` and `precision` of `Benchmark.config`; a trial has no weights of its own.
         """
         runs: list[PlannedRun] = []
         for seed, column in product(seeds, self.columns):
@@ -145,14 +116,10 @@ class Order:
             others the table shows what is there.
         runs: the folder of runs; None for one beside the suite's record. Suites that share runs may share a folder.
         workers: processes on the CPU, or runs at once on a GPU; None for what pays.
-        precision: of the products in training; "bf16" comes with the memory layout that makes it fast on a GPU.
         joined: how many runs that differ in their seed alone are trained as one network on a GPU.
-        minutes: the time limit for the runs.
         finished: nothing is trained; the table is made of the runs that are there.
-        model: another network than the paper's, of the tuned protocol.
-        candidates: of each method, of the tuned protocol; None for the scale's number.
+        model, candidates: of the tuned protocol: another network, and how many each method has.
         weights: a file that T5's runs start from, instead of those that timm fetches.
-        track: experiment trackers that are told of the runs and of the table.
     """
 
     name: str
@@ -179,19 +146,19 @@ class Order:
     track: tuple[str, ...] = ()
 
     @property
-    def folder(self) -> Path:
-        return self.out / TARGETS[self.name].folder
+    def _protocol(self) -> str | None:
+        return self.views.replace(" ", "-") if self.views != "one view" else None
 
     @property
     def record(self) -> Path:
         """The suite's record; each protocol has one."""
-        views = self.views.replace(" ", "-") if self.views != "one view" else None
-        words = TARGETS[self.name].stem, views, self.model, self.candidates
-        return self.folder / f"{'-'.join(str(word) for word in words if word is not None)}.json"
+        target = TARGETS[self.name]
+        words = target.stem, self._protocol, self.model, self.candidates
+        return self.out / target.folder / f"{'-'.join(str(word) for word in words if word is not None)}.json"
 
     @property
     def store(self) -> Path:
-        return self.folder / RUNS if self.runs is None else self.runs
+        return self.record.parent / RUNS if self.runs is None else self.runs
 
     @property
     def packs(self) -> tuple[Path, ...]:
@@ -201,7 +168,7 @@ class Order:
     def command(self, study: Study) -> str:
         """What one types to make it again."""
         options = {
-            "protocol": self.views.replace(" ", "-") if self.views != "one view" else None,
+            "protocol": self._protocol,
             "model": self.model,
             "candidates": self.candidates,
             "weights": self.weights,
@@ -217,14 +184,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an order takes.
+    """What an order takes: the runs, each known by its config, and the columns that are run.
 
-    Args:
-        suite: with the rows of the user's own.
-        runs: by cell; several cells may share a run.
-        columns: those that are run.
-        missing: one sentence for each data set that is not there.
-        skipped: columns that were not asked for.
+    missing: one sentence for each data set that is not there. skipped: columns that were not asked for.
     """
 
     order: Order
@@ -240,7 +202,6 @@ class Plan:
         return replace(self, runs=tuple(run for run in self.runs if not rows or run.row in rows))
 
     def cells(self) -> dict[Side, list[PlannedRun]]:
-        """The runs of each row and column."""
         cells: dict[Side, list[PlannedRun]] = {}
         for run in self.runs:
             cells.setdefault((run.row, run.column), []).append(run)

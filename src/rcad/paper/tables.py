@@ -6,11 +6,12 @@ boundaries) and F5 (theory) are studies of their own, which write the same kind 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from rcad.data.corrupted import CORRUPTIONS
+from rcad.paper import claims
 from rcad.paper.benchmarks import (
     CIFAR10,
     CIFAR100,
@@ -24,21 +25,7 @@ from rcad.paper.benchmarks import (
     WRN,
     Benchmark,
 )
-from rcad.paper.claims import (
-    CONTROLS,
-    ENTROPY,
-    RANDOM,
-    Pair,
-    PlannedClaim,
-    Side,
-    Summary,
-    as_good,
-    fewer_is_more,
-    most_pairs,
-    none_ahead,
-    plan_claims,
-    steeper_trend,
-)
+from rcad.paper.claims import CONTROLS, ENTROPY, RANDOM, PlannedClaim, Side, Summary, plan_claims
 from rcad.paper.suite import Column, Curve, Suite
 from rcad.paper.targets import TARGETS, Table
 
@@ -48,21 +35,16 @@ def columns_of(*benchmarks: Benchmark) -> tuple[Column, ...]:
     return tuple(Column(benchmark.name, benchmark) for benchmark in benchmarks)
 
 
-def against(method: str, *rivals: str) -> list[Pair]:
+def against(method: str, *rivals: str) -> list[tuple[str, str]]:
     """The method first: who is better is as printed, or the first where nothing is."""
     return [(method, rival) for rival in rivals]
-
-
-def claims(columns: Iterable[Column], printed: Table, pairs: Iterable[Pair], **more: Any) -> tuple[PlannedClaim, ...]:
-    """The claims of columns about pairs of rows; see `plan_claims`."""
-    return plan_claims([column.name for column in columns], printed, pairs, **more)
 
 
 def suite(
     name: str,
     rows: Sequence[str],
     columns: Sequence[Column],
-    pairs: Sequence[Pair] = (),
+    pairs: Sequence[tuple[str, str]] = (),
     *,
     judged: Sequence[Column] | None = None,
     published: Table | None = None,
@@ -83,20 +65,10 @@ def suite(
     """
     target = TARGETS[name]
     printed = target.printed if published is None else published
-    on_pairs = claims(judged or columns, printed, pairs, p_values=target.p_values, **how) if pairs else ()
-    return Suite(
-        name,
-        target.title,
-        target.shows,
-        (*rows, *controls),
-        tuple(columns),
-        printed,
-        on_pairs + further,
-        controls,
-        target.notes,
-        tuple(curves),
-        tuple(summaries),
-    )
+    names = [column.name for column in judged or columns]
+    on_pairs = plan_claims(names, printed, pairs, p_values=target.p_values, **how) if pairs else ()
+    rows, planned = (*rows, *controls), on_pairs + further
+    return Suite(name, target.title, rows, columns, printed, planned, controls, curves, summaries)
 
 
 RIVALS = ("ERM", "FGSM", "ADA", "ME-ADA")
@@ -123,9 +95,7 @@ LESS = ("ERM", "LS", "FGSM", "ME-ADA")
 T4 = suite("T4", (*LESS, "RCAD"), SIZES, [*against("RCAD", *LESS), ("ERM", "FGSM")])
 
 TOP = (Column("top-1", IMAGENET), Column("top-5", IMAGENET, metric="top5"))
-T5 = suite(
-    "T5", (PRETRAINED, "ERM", "RCAD"), TOP, against("RCAD", "ERM"), better=lambda name: f"has more {name} accuracy than"
-)
+T5 = suite("T5", (PRETRAINED, "ERM", "RCAD"), TOP, against("RCAD", "ERM"), better="has more {} accuracy than")
 
 ATTACK = "accuracy_under_fgsm_0.05"
 """Of all examples, also those that were wrong before: the attack may put them right, and the paper counts them."""
@@ -140,7 +110,7 @@ T6 = suite(
     against("RCAD", *RIVALS),
     judged=ATTACKED,
     published={**PRINTED["T6"], **{column.name: PRINTED["T1"][column.benchmark.name] for column in CLEAN}},
-    better=lambda name: "withstands the attack better than",
+    better="withstands the attack better than",
 )
 
 F1 = suite(
@@ -167,7 +137,7 @@ F2 = suite(
         for first, second in [*((f"{base} + RCAD", base) for base in BASES), ("DA + RCAD", BASE_CONTROLS[0])]
     ),
     summaries=[
-        most_pairs(
+        claims.most_pairs(
             "all pairs",
             "RCAD makes the others more accurate, in 22 of 24 pairs",
             [((f"{base} + RCAD", column.name), (base, column.name)) for column in SETS for base in BASES],
@@ -191,23 +161,23 @@ F3 = suite(
     (UNAUGMENTED, "ERM", "LS", *LEFT),
     BY_SET + BY_SIZE,
     published={**WITH_SMOOTHED, **PRINTED["T4"]},
-    further=claims(BY_SET, {}, [("RCAD", ON_ADVERSARIAL[0])], control=None)
-    + claims(BY_SET, PRINTED["T2"], [("RCAD + LS", "ME-ADA + LS")], control=None)
-    + claims(BY_SET, WITH_SMOOTHED, [("RCAD + LS", "RCAD"), ("ME-ADA + LS", "ME-ADA")], control=None)
+    further=plan_claims(NAMES, {}, [("RCAD", ON_ADVERSARIAL[0])], control=None)
+    + plan_claims(NAMES, PRINTED["T2"], [("RCAD + LS", "ME-ADA + LS")], control=None)
+    + plan_claims(NAMES, WITH_SMOOTHED, [("RCAD + LS", "RCAD"), ("ME-ADA + LS", "ME-ADA")], control=None)
     + T1.claims
     + BEYOND_T1,
     summaries=[
-        as_good(
+        claims.as_good(
             "by data set",
             "RCAD is hardly better than LS on Adv with the large step on a few sets",
             [(("RCAD", name), (ON_ADVERSARIAL[1], name)) for name in NAMES],
         ),
-        steeper_trend(
+        claims.steeper_trend(
             "by number of images",
             "RCAD's gain grows faster than LS's as there are fewer images",
             ("RCAD", "LS"),
             tuple(zip(SUBSETS, COUNTS, strict=True)),
-            fewer_is_more([*zip(COUNTS, PRINTED_GAINS.values(), strict=True)]),
+            claims.fewer_is_more([*zip(COUNTS, PRINTED_GAINS.values(), strict=True)]),
         ),
     ],
     curves=[
@@ -235,10 +205,8 @@ F4 = suite(
         for name, alpha in ALPHAS.items()
         if alpha < THRESHOLD
     )
-    + claims(
-        [column for column in AT_STEPS if THRESHOLD < column.benchmark.alpha <= LONGEST],
-        PUBLISHED_F4,
-        against("RCAD", "ERM"),
+    + plan_claims(
+        [name for name, alpha in ALPHAS.items() if THRESHOLD < alpha <= LONGEST], PUBLISHED_F4, against("RCAD", "ERM")
     ),
     curves=[Curve(row, "step size", row, tuple(ALPHAS), tuple(ALPHAS.values())) for row in ("ERM", "RCAD", *CONTROLS)],
 )
@@ -266,7 +234,7 @@ F6 = suite(
     list(CORRUPTED.values()),
     [("RCAD", "ERM"), ("ME-ADA", "ERM")],
     judged=[column for (_, name), column in CORRUPTED.items() if name == MEAN],
-    better=lambda name: BETTER,
+    better=BETTER,
     further=tuple(
         PlannedClaim.of(CORRUPTED[CIFAR10.name, name].name, row, BETTER, "ERM", 25.0)
         for name in FAR_BEHIND
@@ -274,7 +242,7 @@ F6 = suite(
     ),
     summaries=[
         *(
-            most_pairs(
+            claims.most_pairs(
                 CIFAR10.name,
                 f"{row} is consistently more accurate than ERM, whatever the corruption",
                 pairs_by_corruption(row, "ERM"),
@@ -282,7 +250,7 @@ F6 = suite(
             )
             for row in ("RCAD", "ME-ADA")
         ),
-        none_ahead(
+        claims.none_ahead(
             CIFAR10.name,
             "no systematic difference between RCAD and ME-ADA",
             pairs_by_corruption("RCAD", "ME-ADA"),

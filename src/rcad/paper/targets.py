@@ -10,12 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Printed(NamedTuple):
-    """A number as the paper prints it, to stand beside ours; never a target.
-
-    Attributes:
-        half: half the width of its 95% interval; None where none is printed.
-        n: runs behind it; None where the paper does not say.
-    """
+    """A number as the paper prints it: a mean, half the width of its 95% interval, how many runs are behind it."""
 
     mean: float
     half: float | None = None
@@ -30,12 +25,7 @@ PValues = Mapping[tuple[str, str], Mapping[str, str]]
 
 @dataclass(frozen=True)
 class Target:
-    """One table or figure; paper.toml says what the fields are.
-
-    Args:
-        name: as in the paper's digest, T7.
-        folder, stem: its files are OUT/folder/stem.json and .md, some with a .png.
-    """
+    """One table or figure; paper.toml says what the fields are. Its files are OUT/folder/stem.json and others."""
 
     name: str
     about: str
@@ -49,6 +39,7 @@ class Target:
     shows: str = ""
     notes: tuple[str, ...] = ()
     rows: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     printed: Table = field(default_factory=dict)
     p_values: PValues = field(default_factory=dict)
 
@@ -64,7 +55,7 @@ class Target:
 
 def _target(name: str, words: dict[str, Any]) -> Target:
     folder, stem = words.pop("files", f"{name}/{name}").split("/")
-    notes = tuple(_NOTES.get(note, note) for note in words.pop("notes", ()))
+    notes = tuple(NOTES.get(note, note) for note in words.pop("notes", ()))
     columns, p_values = words.pop("printed", {}), words.pop("p_values", {})
     target = Target(name, folder=folder, stem=stem, data=(*words.pop("data", ()),), notes=notes, **words)
     methods, n = columns.pop("methods", ()), target.seeds if target.is_suite else None
@@ -78,5 +69,6 @@ def _target(name: str, words: dict[str, Any]) -> Target:
 
 
 _CONTENTS = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
-_NOTES = _CONTENTS.pop("notes")
+NOTES: Mapping[str, str] = _CONTENTS.pop("notes")
+RULES: Mapping[str, str] = _CONTENTS.pop("rules")
 TARGETS = {name: _target(name, words) for name, words in _CONTENTS.items()}

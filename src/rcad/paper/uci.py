@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,20 +17,13 @@ from rcad.data.scaling import Standardizer, TargetScaler
 from rcad.data.small_sets import UCI
 from rcad.loss import methods
 from rcad.loss.methods import Method, compose, gaussian, rcad
-from rcad.paper.claims import CONTROLS, FOR_A_CONTROL, judge_all, plan_claims
+from rcad.paper import stacked_tuning
+from rcad.paper.claims import CONTROLS, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Study
-from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, places, refit, tune
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, describe, fit
 from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
-Index = Any
-SEEN_BEFORE = (
-    "ADA and ME-ADA climb a loss that has no upper limit in x: their steps were made smaller once, after every step "
-    "from 0.01 on had diverged on validation rows. That was after a first full run, whose test numbers had been seen."
-)
-FIXED = "erm_fixed"
-LAMBDAS = (0.1, 0.5)
-LABELS, PRINTED = TARGETS["T7"].rows, TARGETS["T7"].printed
 PROTOCOL = Protocol("adamw", 3e-3, 32, 40, (50,))
 
 
@@ -40,11 +33,10 @@ class Settings:
 
     Args:
         datasets: names of `data.small_sets.UCI`, or "synthetic".
-        splits: how many of the standard splits.
         validation: share of the training rows that is held out to tune.
         cap: of the log-variance inside the entropy, in units of the standardised target; None for no cap.
-        lambdas: of the uncapped study.
         budget: configurations used of each method's list; None for all.
+        lambdas, lambda_alpha: of the uncapped study.
     """
 
     datasets: tuple[str, ...] = tuple(UCI)
@@ -78,7 +70,7 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
     def gaussian_arm(name: str, recipe: Callable[..., Method], **grid: Sequence[float]) -> Arm:
         return Arm.of(name, lambda **own: compose(gaussian(cap=cap), recipe(**own)), **grid)
 
-    both = {"alpha": (0.1, 0.3, 1.0, 3.0), "lam": LAMBDAS}
+    both = {"alpha": (0.1, 0.3, 1.0, 3.0), "lam": (0.1, 0.5)}
     # A Gaussian's loss has no upper limit in x: from steps of 0.01 on every ascent ran away on the validation rows.
     steps = (0.0001, 0.0003, 0.001, 0.003)
     fgsm = partial(methods.adversarial_training, norm="l2", bounds=None)
@@ -96,65 +88,34 @@ def build_arms(cap: float | None, epochs: int) -> list[Arm]:
 
 
 def run(settings: Settings, data_dir: Path | None, on_progress: OnProgress) -> Study:
-    """Everything of the study."""
     tables = {name: tune_and_refit(read(name, data_dir), settings, on_progress) for name in settings.datasets}
     first = settings.datasets[0]
-    return describe(settings, tables, {"dataset": first, **uncapped(read(first, data_dir), settings, on_progress)})
-
-
-def describe(settings: Settings, tables: Mapping[str, Any], without_cap: Mapping[str, Any]) -> Study:
-    """The record of what was computed."""
-    protocol, budget = settings.protocol, len(settings.arms()[0].candidates)
-    return Study(
-        target="T7",
-        title="UCI regression, test NLL",
-        about=f"A perceptron {protocol.hidden} with ReLU and a Gaussian head, Adam at {protocol.lr:g}, batches of "
-        f"{protocol.batch_size}, {protocol.epochs} epochs; inputs and targets standardised on the training rows; "
-        f"{settings.splits} standard splits. Every method chose among {budget} configurations by the likelihood of "
-        f"{settings.validation:.0%} of the training rows, was refitted on all of them, and read the test rows once. "
-        "ERM's configurations are when to stop; 'ERM, last epoch' does not choose. Entropy is capped at log-variance "
-        f"{settings.cap}. NLL in nats, in the target's own unit; intervals are widened for splits that overlap "
-        "(Nadeau and Bengio). A mean leaves out the runs that diverged, which flatters their method.",
+    return describe(
+        "T7",
+        settings,
+        {name: table["methods"] for name, table in tables.items()},
+        ("nll", "rmse"),
+        {"budget": len(settings.arms()[0].candidates)},
         metric="nll",
         higher_is_better=False,
         unit="nats",
-        rows=list(LABELS.values()),
-        columns=list(tables),
         controls=CONTROLS,
-        places=places({name: table["methods"] for name, table in tables.items()}, LABELS, ("nll", "rmse"), PRINTED),
         rule=f"{CLAIM_RULE}. Paired over splits, variance factor 1/k + n_test/n_train",
-        notes=[SEEN_BEFORE, FOR_A_CONTROL],
         overlap={name: table["rows"]["test"] / table["rows"]["train"] for name, table in tables.items()},
-        settings=settings.to_dict(),
         details={
-            "rows": {name: {**table["rows"], "features": table["features"]} for name, table in tables.items()},
+            "rows": {name: table["rows"] for name, table in tables.items()},
             "tuning": {name: table["tuning"] for name, table in tables.items()},
-            "uncapped": without_cap,
+            "uncapped": {"dataset": first, **uncapped(read(first, data_dir), settings, on_progress)},
         },
     )
 
 
 def judge(study: Study) -> Study:
-    """Who is lower, as printed; and that RCAD beats a random direction, which is how the paper explains it.
-
-    The paper shows no random direction: the difference that it credits to the direction is RCAD's gain over ERM.
-    """
-    planned = plan_claims(
-        study.columns,
-        PRINTED,
-        [("RCAD", "ERM"), ("RCAD", "ME-ADA")],
-        better=lambda column: "has lower NLL than",
-        lower=True,
-    )
-    claims = judge_all(
-        planned,
-        study.cells(),
-        higher_is_better=False,
-        overlap=study.overlap,
-        trial=study.scale == "smoke",
-        count_all=True,
-    )
-    return replace(study, claims=claims)
+    """Who is lower, as printed; and that RCAD beats a random direction, which is how the paper explains it."""
+    pairs, printed = [("RCAD", "ERM"), ("RCAD", "ME-ADA")], TARGETS["T7"].printed
+    planned = plan_claims(study.columns, printed, pairs, better="has lower NLL than", lower=True)
+    how: dict[str, Any] = {"higher_is_better": False, "trial": study.scale == "smoke", "count_all": True}
+    return replace(study, claims=judge_all(planned, study.cells(), overlap=study.overlap, **how))
 
 
 def read(name: str, data_dir: Path | None) -> Dataset:
@@ -176,17 +137,19 @@ def tune_and_refit(data: Dataset, settings: Settings, on_progress: OnProgress) -
     inner = [_inner(data, settings, k) for k in range(settings.splits)]
     pairs = data.standard_splits[: settings.splits]
     outer = [fold(data, np.sort(train), np.sort(test)) for train, test in pairs]
-    results, tuning = {}, {}
-    for arm in settings.arms():
-        progress = partial(on_progress, f"{data.name}: {arm.name}")
-        scores, chosen = tune(arm, inner, settings.protocol, "nll", progress)
-        results[arm.name] = refit([arm.candidates[choice] for choice in chosen], outer, settings.protocol, progress)
-        lost = {"tuning_diverged": int((~np.isfinite(scores)).sum())}
-        tuning[arm.name] = {"chosen": chosen, "validation_mean": np.mean(scores, 0).tolist(), **lost}
-    # The protocol as it stands, without a choice: the first of ERM's configurations is the last epoch.
-    results[FIXED] = refit(settings.arms()[0].candidates[0], outer, settings.protocol)
+    results, tried = stacked_tuning.tune_and_refit(
+        data.name, settings.arms(), inner, outer, settings.protocol, "nll", on_progress
+    )
+    tuning = {
+        name: {
+            "chosen": chosen,
+            "validation_mean": np.mean(scores, 0).tolist(),
+            "tuning_diverged": int((~np.isfinite(scores)).sum()),
+        }
+        for name, (scores, chosen) in tried.items()
+    }
     sizes = {"train": len(pairs[0][0]), "test": len(pairs[0][1]), "validation": len(inner[0].held_y)}
-    return {"rows": sizes, "features": int(data.train.x.shape[1]), "methods": results, "tuning": tuning}
+    return {"rows": {**sizes, "features": int(data.train.x.shape[1])}, "methods": results, "tuning": tuning}
 
 
 def _inner(data: Dataset, settings: Settings, split: int) -> Fold:
@@ -212,8 +175,8 @@ def uncapped(data: Dataset, settings: Settings, on_progress: OnProgress) -> dict
     return result
 
 
-def fold(data: Dataset, train: Index, held: Index) -> Fold:
-    """Inputs and targets scaled by the statistics of the training rows."""
+def fold(data: Dataset, train: Any, held: Any) -> Fold:
+    """These rows, inputs and targets scaled by the statistics of those to train on."""
     inputs = Standardizer.fit(data.train.x[train], keep_binary=False)
     targets = TargetScaler.fit(data.train.y[train])
     x, held_x = (torch.from_numpy(inputs.transform(data.train.x[rows])) for rows in (train, held))

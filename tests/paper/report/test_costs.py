@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rcad.paper.report import costs, gather
+from rcad.paper.report import costs
 from rcad.paper.report.costs import judge as study
 
 
@@ -33,10 +32,8 @@ def record(batch: int = 32, **ratios: float) -> tuple[Path, dict[str, Any]]:
 def test_every_group_counts(records: list[Any], verdicts: list[str]) -> None:
     found = study(records)
     assert [claim.verdict for claim in found.claims] == verdicts
-
-
-def test_the_numbers_are_ranges_over_groups_and_without_rcad_there_is_nothing_to_judge() -> None:
-    assert study([record(rcad=1.2), record(rcad=2.0)]).claims[0].ours == "1.20 to 2.00 in 2 groups"
+    if len(records) > 1:
+        assert found.claims[0].ours == "1.20 to 2.00 in 2 groups"
     assert study([record(fgsm=1.5)]) is study([]) is None
 
 
@@ -61,7 +58,7 @@ def grown() -> dict[str, Any]:
     return {"kind": costs.GROWTH, "device": "NVIDIA H200", "torch": "2.11.0", "precision": "bf16", "rows": rows}
 
 
-def test_the_figure_has_a_column_for_each_axis_with_the_floor_and_what_leaves_the_range() -> None:
+def test_a_column_for_each_axis_with_the_floor_and_marks_on_what_leaves_the_range() -> None:
     figure = costs.growth_figure(Path("scaling_h200.json"), grown())
     assert figure.name == "scaling_h200"
     panels = figure.drawing.axes
@@ -75,23 +72,7 @@ def test_the_figure_has_a_column_for_each_axis_with_the_floor_and_what_leaves_th
     assert "at batch 32: 2.20; 100,000 classes: 1.50." in figure.caption
     alone = {**grown(), "rows": pair(["batch", "classes"], 13, 1.9)}
     assert costs.growth_figure(Path("a.json"), alone) is None
-
-
-def test_the_table_marks_ratios_and_keeps_errors() -> None:
     rows = costs.growth_table(grown()).cells
     marked = [row[0].text for row in rows if row[3].mark == "bad"]
     assert marked == ["batch 32", "100,000 classes"]
     assert [row[2].text for row in rows if row[0].text == "batch 4096"] == ["OutOfMemoryError: too large"]
-
-
-def test_the_report_shows_it_with_the_cost_of_a_step(tmp_path: Path) -> None:
-    folder = tmp_path / "results/benchmarks"
-    folder.mkdir(parents=True)
-    record = grown()
-    record["rows"].append({k: v for k, v in pair(["batch"], 30, 2, batch=64)[0].items() if "floor" not in k})
-    (folder / "scaling_h200.json").write_text(json.dumps(record))
-    (folder / "broken.json").write_text(json.dumps({"kind": costs.GROWTH, "rows": [{"axes": ["batch"]}]}))
-    found = gather(tmp_path / "results", tmp_path)
-    (section,) = [one for one in found.document.sections if one.title == costs.TITLE]
-    assert [part.name for part in section.parts if hasattr(part, "drawing")] == ["scaling_h200"]
-    assert any("broken.json" in words for words in found.records.damaged)

@@ -1,4 +1,4 @@
-"""The linear problem: exact accuracy against counting; written gradients against autograd, batches against a loop."""
+"""The linear problem and its proofs: against counting, loops, autograd, quadrature, and by hand where one can."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rcad.paper.theory import appendix, lemmas
 from rcad.paper.theory.problem import (
     Problem,
     Sample,
+    Setting,
+    attraction,
+    final,
+    paper_closed_form,
+    population_gradient,
+    population_step,
+    population_surrogate,
+    pushes,
     random_directions,
     surrogate,
     surrogate_gradient,
@@ -19,55 +28,45 @@ from rcad.paper.theory.problem import (
 )
 from rcad.paper.theory.simulation import Settings, run_finals, run_trajectories
 
+FIGURE = Problem()
+READINGS = ("constant", "through")
 
-def generator(seed: int = 0) -> torch.Generator:
+
+def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
 def test_exact_accuracy_is_what_counting_approaches() -> None:
     problem = Problem(n=400_000, d=3, sigma2=0.3)
-    w = random_directions(4, 4, generator(1))
-    sample = problem.sample(1, generator(2))
+    w = random_directions(4, 4, seeded(1))
+    sample = problem.sample(1, seeded(2))
     counted = training_accuracy(Sample(*(v.expand(4, *v.shape[1:]) for v in sample)), w)
     # Four standard errors of a share of 400,000.
     assert (counted - problem.accuracy(w)).abs().max() < 4 * 0.5 / math.sqrt(400_000)
 
 
-def test_accuracy_at_its_ends() -> None:
-    problem = Problem()
-    w = torch.zeros(4, 9, dtype=torch.float64)
-    w[0, 0], w[1, 0], w[2, 3] = 1, -2, 1
-    best = problem.best_accuracy
-    assert best == pytest.approx(0.5 * (1 + math.erf(5 / math.sqrt(2))), abs=1e-12)
-    assert problem.accuracy(w).tolist() == pytest.approx([best, 1 - best, 0.5, 0.5], abs=1e-12)
-
-
 @given(st.floats(1e-3, 1e3), st.integers(0, 1000))
 def test_accuracy_depends_on_the_direction_alone_and_never_exceeds_the_best(scale: float, seed: int) -> None:
     problem = Problem(d=3)
-    w = random_directions(5, 4, generator(seed))
+    w = random_directions(5, 4, seeded(seed))
     assert torch.allclose(problem.accuracy(w), problem.accuracy(scale * w), atol=1e-12)
     assert (problem.accuracy(w) <= problem.best_accuracy + 1e-12).all()
-
-
-PROJECTIONS, READINGS = ("sphere", "ball"), ("constant", "through")
-
-
-def start(problem: Problem, draws: int):  # type: ignore[no-untyped-def]
-    generator = torch.Generator().manual_seed(3)
-    return problem.sample(draws, generator), random_directions(draws, problem.d + 1, generator)
+    ends = torch.zeros(4, 4, dtype=torch.float64)
+    ends[0, 0], ends[1, 0], ends[2, 3] = 1, -2, 1
+    best = 0.5 * (1 + math.erf(5 / math.sqrt(2)))
+    assert problem.accuracy(ends).tolist() == pytest.approx([best, 1 - best, 0.5, 0.5], abs=1e-12)
 
 
 @pytest.mark.parametrize("reading", READINGS)
 @pytest.mark.parametrize("gamma", [0.4, 2.0])
 def test_the_surrogate_s_gradient_is_autograd_s(reading: str, gamma: float) -> None:
-    sample, w = start(Problem(n=15), 6)
+    generator = seeded(3)
+    sample, w = Problem(n=15).sample(6, generator), random_directions(6, 9, generator)
     w = (0.8 * w).requires_grad_()
     (expected,) = torch.autograd.grad(surrogate(sample, w, 0.7, gamma, reading).sum(), w)  # type: ignore[arg-type]
-    found = surrogate_gradient(sample, w.detach(), 0.7, gamma, reading)  # type: ignore[arg-type]
-    assert torch.allclose(found, expected, atol=1e-12)
-    other = "through" if reading == "constant" else "constant"
-    assert not torch.allclose(surrogate_gradient(sample, w.detach(), 0.7, gamma, other), expected, atol=1e-3)  # type: ignore[arg-type]
+    for one in READINGS:
+        found = surrogate_gradient(sample, w.detach(), 0.7, gamma, one)  # type: ignore[arg-type]
+        assert torch.allclose(found, expected, atol=1e-12 if one == reading else 1e-3) == (one == reading)
 
 
 def by_hand(x, y, w, *, alpha, gamma, steps, lr, projection, reading):  # type: ignore[no-untyped-def]
@@ -95,7 +94,7 @@ def by_hand(x, y, w, *, alpha, gamma, steps, lr, projection, reading):  # type: 
     return torch.tensor(path, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("projection", PROJECTIONS)
+@pytest.mark.parametrize("projection", ["sphere", "ball"])
 @pytest.mark.parametrize("reading", READINGS)
 def test_a_loop_over_one_draw_gives_the_batched_trajectory(projection: str, reading: str) -> None:
     settings = Settings(draws=7, steps=60, projection=projection, reading=reading)  # type: ignore[arg-type]
@@ -108,11 +107,107 @@ def test_a_loop_over_one_draw_gives_the_batched_trajectory(projection: str, read
     for alpha in settings.alphas:
         rcad = by_hand(x, y, erm[-1].tolist(), alpha=alpha, lr=0.05, **common)
         assert (study.path(alpha)[:, draw] - rcad).abs().max() < 1e-10
+    for made, kept in zip(run_finals(settings), (study.erm, study.rcad), strict=True):
+        assert torch.equal(made, kept[-1])
 
 
-def test_finals_are_the_ends_of_the_study() -> None:
-    settings = Settings(draws=20, steps=15)
-    study = run_trajectories(settings)
-    erm, rcad = run_finals(settings)
-    assert torch.equal(erm, study.erm[-1])
-    assert torch.equal(rcad, study.rcad[-1])
+def test_the_derivative_is_autograd_s_and_the_others_are_those_of_quadrature() -> None:
+    generator = seeded()
+    u = torch.rand(3, 200, generator=generator, dtype=torch.float64)
+    variances = 0.1 + torch.rand(200, 4, generator=generator, dtype=torch.float64)
+    w = (random_directions(200, 4, generator) * (0.4 + u[0, :, None])).requires_grad_()
+    setting = Setting(3 * u[0] + 0.01, 2 * u[1] + 0.1, 3 * u[2] + 0.05, variances)
+    (expected,) = torch.autograd.grad(population_surrogate(setting, w).sum(), w)
+    w = w.detach()
+    assert torch.allclose(population_gradient(setting, w, "derivative"), expected, atol=1e-10)
+    for kind in READINGS:
+        gradient = population_gradient(setting, w, kind)  # type: ignore[arg-type]
+        assert not torch.allclose(gradient, expected, atol=1e-3)
+        quadrature = lemmas.gradient_by_quadrature(setting, w, kind)  # type: ignore[arg-type]
+        assert (gradient - quadrature).abs().max() < 1e-10
+
+
+def test_the_paper_s_formula_holds_on_its_domain_and_only_there() -> None:
+    check = lemmas.closed_form_check(seeded(), 300)
+    assert max(check["ours"], check["gradient"], check["paper_inside"]) < 1e-9
+    assert check["paper_outside"] > 0.1
+    setting = Setting.of(FIGURE, 0.7)
+    w = torch.tensor([0.7, *([math.sqrt(0.51 / 8)] * 8)], dtype=torch.float64)
+    assert (paper_closed_form(setting, w) / population_surrogate(setting, w)).item() > 1.3
+
+
+def test_sample_gradients_miss_the_jump_at_the_margin() -> None:
+    check = lemmas.sample_gradient_check(FIGURE, 0.7, seeded(), n=200_000)
+    mean, derivative = (max(map(abs, check[f"errors_from_{name}"])) for name in ("mean", "derivative"))
+    assert mean < 4 < 8 < derivative
+
+
+def test_ascent_follows_the_attraction() -> None:
+    w = torch.tensor([math.sqrt(1 - 1e-4), 1e-2], dtype=torch.float64)
+    setting = Setting.of(Problem(d=1), torch.tensor([0.1, 0.5, 0.7, 1.2], dtype=torch.float64))
+    end = final(population_step(setting, "constant", 0.01), w.expand(4, -1), 50)
+    shrank = end[:, 1].abs() < 1e-2
+    assert shrank.tolist() == (attraction(setting) > 0).tolist() == [False, True, True, False]
+
+
+def test_entropy_against_its_stand_in() -> None:
+    z = torch.linspace(-8, 8, 33, dtype=torch.float64)
+    p = torch.sigmoid(z)
+    entropy = -(p * p.log() + (1 - p) * (1 - p).log())
+    assert torch.allclose(lemmas.entropy_ratio(z) * (-z.abs()).exp(), entropy, atol=1e-12)
+
+
+def test_with_one_variance_everywhere_the_first_lemma_is_an_equality_on_the_sphere() -> None:
+    one = torch.ones((), dtype=torch.float64)
+    setting = Setting(one, 0.8 * one, one, torch.full((3,), 0.49, dtype=torch.float64))
+    w = torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64)
+    error = torch.special.ndtr(-setting.beta * w[0] / 0.7)
+    torch.testing.assert_close(appendix.true_feature_bound(setting, error), w[0])
+
+
+def test_statements_over_random_settings() -> None:
+    generator = seeded(2)
+    sphere, ball = appendix.initial_feature(generator)
+    assert (sphere["fails"], sphere["cases"]) == (0, ball["cases"])
+    assert 0.3 < ball["fails"] / ball["cases"] < 0.9
+    enough, bound = appendix.enough_examples(generator, problems=20), appendix.margin_bound(generator, problems=5)
+    assert (enough["fails"], bound["fails"]) == (0, 0)
+    assert (enough["cases"] > 50, bound["cases"]) == (True, 200)
+    for row in appendix.products_are_bounded(FIGURE, generator):
+        assert row["fails"] < row["worst"] * row["cases"]
+    assert appendix.gradients_as_printed(generator) < 1e-12
+
+
+def test_the_sample_size_and_the_bounds_by_hand() -> None:
+    assert appendix.sample_size(FIGURE, 0.1) == math.ceil((0.25 + math.log(20) + 8.01) / 0.04)
+    assert appendix.norm_bound(FIGURE, 0.1) == pytest.approx(math.sqrt(2 * math.log(20)) + math.sqrt(8.01) + 0.5)
+    # erfc(1 / sqrt 2) = 0.3173: between the bounds, which are not far from it.
+    bell = math.sqrt(2 / math.pi) * math.exp(-0.5)
+    assert 2 * bell / (1 + math.sqrt(5)) < math.erfc(1 / math.sqrt(2)) < bell
+    assert max(appendix.erfc_bounds(1000).values()) < 1e-12
+
+
+def test_the_printed_gradients_are_the_derivative_of_m() -> None:
+    """Against our own closed form, which knows neither the paper's formula nor its gradients."""
+    setting = Setting.of(Problem(d=3, gamma=0.4), torch.full((50,), 0.6, dtype=torch.float64))
+    w = random_directions(50, 4, seeded(3))
+    along, across = appendix.printed_gradients(setting, w)
+    torch.testing.assert_close(torch.cat([along[:, None], across], -1), population_gradient(setting, w, "derivative"))
+
+
+def test_conditions_can_be_met() -> None:
+    problem = Problem(n=10**7, d=2, beta=2.0, sigma1=1.0, sigma2=1.0, gamma=0.5)
+    assert all(c["holds"] for c in lemmas.conditions(problem, 1.0))
+    (short,) = [c for c in lemmas.conditions(problem, 3.0) if c["name"] == "beta >= alpha"]
+    assert (short["left"], short["right"], short["holds"]) == (2.0, 3.0, False)
+    assert not any(c["holds"] for c in lemmas.conditions(problem, 0.4) if c["name"].startswith("alpha"))
+
+
+def test_the_scan_s_settings_meet_the_conditions_and_show_either_sign() -> None:
+    setting, w = lemmas.theorem_settings(20_000, seeded())
+    assert (setting.beta >= setting.alpha * (1 - 1e-9)).all()
+    assert (setting.alpha >= torch.maximum(setting.gamma, setting.variances.amax(-1)) * (1 - 1e-9)).all()
+    assert torch.allclose(w.norm(dim=-1), torch.ones(20_000, dtype=torch.float64))
+    # So that the zeros of the record's scans are not those of scans that cannot see a positive sign.
+    first, second = pushes(setting, w, "derivative")
+    assert ((first > 0) & (second < 0)).double().mean() > 0.05

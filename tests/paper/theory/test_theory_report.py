@@ -29,23 +29,17 @@ def test_verdicts_follow_the_interval(low: float, high: float, difference: str, 
     interval = Interval((low + high) / 2, low, high)
     assert judge_interval(interval, 0, "opposite") == difference
     assert judge_interval(interval, 0.5, "not reproduced") == share
-
-
-def test_a_proof_s_statement_is_refuted_by_one_exception() -> None:
-    assert judge_universal(1.0, 0.0) == "reproduced"
-    assert judge_universal(0.999, 0.001) == "not reproduced"
-    assert judge_universal(0.1, 0.9) == "opposite"
+    # A proof's statement is refuted by one exception.
+    verdicts = [judge_universal(holds, 1 - holds) for holds in (1.0, 0.999, 0.1)]
+    assert verdicts == ["reproduced", "not reproduced", "opposite"]
 
 
 def test_intervals_are_the_textbook_s() -> None:
-    share = share_interval(torch.arange(20) < 15)
     # Wilson's 95% interval for 15 of 20.
-    assert (share.value, share.low, share.high) == pytest.approx((0.75, 0.5313, 0.8881), abs=1e-4)
+    assert share_interval(torch.arange(20) < 15) == pytest.approx((0.75, 0.5313, 0.8881), abs=1e-4)
     assert share_interval(torch.ones(10))[1:] == pytest.approx((0.72247, 1), abs=1e-5)
-    values = torch.tensor([1.0, 2.0, 3.0, 4.0])
-    mean = mean_interval(values)
-    assert mean.value == 2.5
-    assert mean.high - mean.value == pytest.approx(1.96 * 1.29099 / 2, abs=1e-3)
+    mean, half = 2.5, 1.96 * 1.29099 / 2
+    assert mean_interval(torch.arange(1.0, 5.0)) == pytest.approx((mean, mean - half, mean + half), abs=1e-3)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from rcad.paper.report import Report, costs, few_labels, gather
-from rcad.paper.report.overview import CLAIMS, MISSING
+from rcad.paper.report import CLAIMS, MISSING, Report, costs, few_labels, gather
 from rcad.paper.targets import TARGETS
 from rcad.report import markdown
 from rcad.report.document import Cell, Figure, Section, Table

@@ -12,7 +12,7 @@ from rcad.paper.claims import IMAGE_RULE
 from rcad.paper.record import JSON, Study
 from rcad.paper.report import curves, pictures
 from rcad.paper.report.details import details
-from rcad.paper.report.tables import Links, claim_table, grid, measure_table, run_table, side_by_side, tally
+from rcad.paper.report.tables import Links, caption, claim_table, grid, measure_table, run_table, side_by_side, tally
 from rcad.paper.suite import Suite
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
@@ -87,11 +87,8 @@ def judged_elsewhere(study: Study) -> str:
     targets = [name for name, suite in SUITES.items() if name != study.target and own & _planned(suite)]
     if not targets:
         return ""
-    return (
-        f"{listed(targets)} {'judge' if len(targets) > 1 else 'judges'} some of these claims too, on the same runs or "
-        f"a part of them. Holm's correction goes over all claims of a table or figure, {len(study.tested)} here, so "
-        "the same difference may have another verdict there."
-    )
+    judge = f"{listed(targets)} {'judge' if len(targets) > 1 else 'judges'}"
+    return caption("elsewhere", targets=judge, tested=len(study.tested))
 
 
 def _planned(suite: Suite, columns: Container[str] | None = None) -> set[tuple[Benchmark, str]]:
@@ -123,7 +120,6 @@ def introduction(study: Study) -> list[str]:
 
 
 def results(study: Study) -> list[Part]:
-    """The tables of numbers."""
     if not study.places:
         return []
     images = study.rule == IMAGE_RULE or any(claim.last is not None for claim in study.claims)
@@ -133,7 +129,6 @@ def results(study: Study) -> list[Part]:
 
 
 def section(study: Study, links: Links) -> Section:
-    """The chapter."""
     parts: list[Part] = [*draw(study), *results(study)]
     if study.tested:
         parts.append(_claims(study, f"Claims of this table or figure. {judged_elsewhere(study)}".rstrip()))
@@ -145,8 +140,8 @@ def section(study: Study, links: Links) -> Section:
     return Section(study.title, introduction(study), parts, verdict(study), study.warning, short)
 
 
-def _claims(study: Study, caption: str = "") -> Table:
-    return claim_table([(study, claim) for claim in study.tested], caption, {})
+def _claims(study: Study, text: str = "") -> Table:
+    return claim_table([(study, claim) for claim in study.tested], text, {})
 
 
 def _headed(heading: str, parts: Sequence[Part]) -> list[Part]:

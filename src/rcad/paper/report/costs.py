@@ -8,6 +8,7 @@ from typing import Any
 
 from rcad.paper.claims import NOT_RUN, Claim
 from rcad.paper.record import JSON, NUMBER, Study
+from rcad.paper.report.tables import about, caption
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
 from rcad.report.drawing import BLACK, BLUE, GREEN, GREY, LIGHT, ORANGE, PAPER, VERMILION
@@ -15,10 +16,6 @@ from rcad.report.numbers import fixed
 
 KIND = "rcad step times"
 TITLE = "Cost of a step"
-ABOUT = (
-    "The paper claims at most 1.3 times ERM's time per batch. The arithmetic of the exact step is 2 times: two "
-    "forwards and two backwards. Only ratios compare between devices."
-)
 MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
 CLAIMED, FLOOR = 1.3, 2.0
 """Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
@@ -33,9 +30,14 @@ MULTISTEP = ("pgd 10", "me_ada")
 
 def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
     """The paper's sentences on RCAD's cost, judged by every group of step times, one run at a time."""
+    groups: dict[tuple[Any, ...], dict[str, float]] = {}
+    for number, (_, record) in enumerate(records):
+        for row in single_runs(record["rows"]):
+            group = number, *(row.get(name) for name in ("model", "batch", "mode"))
+            groups.setdefault(group, {})[str(row["method"])] = float(row["ratio_to_erm"])
     ratios: dict[str, list[float]] = {}
-    for times in (times for _, record in records for times in _groups(record["rows"]) if "rcad" in times):
-        for method, time in times.items():
+    for times in groups.values():
+        for method, time in times.items() if "rcad" in times else ():
             ratios.setdefault(method, []).append(times["rcad"] / time)
     several = [ratio for name in MULTISTEP for ratio in ratios.get(name, ())]
     grown = [1 / ratio for ratio in ratios.get("me_ada", ())]
@@ -50,26 +52,12 @@ def judge(records: Sequence[tuple[Path, JSON]]) -> Study | None:
         target=COSTS,
         title="What the paper says of the cost",
         path=records[0][0].parent,
-        about="Ratios of step times, each from one group of a benchmark; the chapter on the cost of a step has them.",
+        about=caption("cost_judged"),
         claims=claims,
-        rule="reproduced where the ratio is in the range in every group, not reproduced where it is in none, else "
-        "undecided; twice means 1.7 to 2.3 times",
+        rule=caption("cost_rule"),
         unit="",
-        notes=[
-            "Multi-step training is adversarial training on ten projected steps, and ME-ADA over the paper's 200 "
-            "epochs, which the paper names in both of its sentences on rivals.",
-            "Hours on a GTX 1080 Ti are not judged: no such card was at hand.",
-        ],
+        notes=[caption("cost_multistep"), "Hours on a GTX 1080 Ti are not judged: no such card was at hand."],
     )
-
-
-def _groups(rows: Sequence[JSON]) -> list[dict[str, float]]:
-    """Times of a step in those of ERM by method, taken in turns, one run at a time."""
-    groups: dict[tuple[Any, ...], dict[str, float]] = {}
-    for row in single_runs(rows):
-        key = tuple(row.get(name) for name in ("model", "batch", "mode"))
-        groups.setdefault(key, {})[str(row["method"])] = float(row["ratio_to_erm"])
-    return list(groups.values())
 
 
 def _claim(where: str, statement: str, ratios: Sequence[float], allowed: tuple[float, float]) -> Claim:
@@ -88,7 +76,7 @@ def section(records: Sequence[tuple[Path, JSON]], growth: Sequence[tuple[Path, J
         return None
     figures = [*(figure(*record) for record in records), *(growth_figure(*record) for record in growth)]
     tables = [*(_cost_table(record) for _, record in records), *(growth_table(record) for _, record in growth)]
-    return Section(TITLE, [ABOUT], [*(figure for figure in figures if figure is not None), *tables])
+    return Section(TITLE, [caption("cost")], [*(figure for figure in figures if figure is not None), *tables])
 
 
 def single_runs(rows: Sequence[JSON]) -> list[JSON]:
@@ -122,15 +110,9 @@ def figure(path: Path, record: JSON) -> Figure | None:
     keys = [drawing.key(axes[0], mode, marker=marker, ls="", color=colour) for mode, (marker, colour) in styles.items()]
     keys.append(drawing.key(axes[0], "the paper: at most 1.3", color=PAPER, ls="--", lw=1.4))
     keys.append(drawing.key(axes[0], "RCAD's two passes: 2.0", color=GREY, ls=":", lw=1))
-    drawing.legend(figure, keys, 5 if len(batches) > 1 else 3)
-    return Figure(
-        figure,
-        f"{record.get('device', 'a device')}, torch {record.get('torch', '?')}: times within a group were taken in "
-        "turns, so ratios compare like with like.",
-        f"Time of a step relative to ERM by method and mode for batches of {', '.join(map(str, batches))}.",
-        wide=True,
-        name=f"cost-{path.stem}",
-    )
+    fields = {"device": record.get("device", "a device"), "torch": record.get("torch", "?")}
+    words = about("cost", batches=", ".join(map(str, batches)), **fields)
+    return drawing.finish(figure, keys, *words, f"cost-{path.stem}", columns=5 if len(batches) > 1 else 3, wide=True)
 
 
 def _cost_table(record: JSON) -> Table:
@@ -142,10 +124,17 @@ def _cost_table(record: JSON) -> Table:
         at_once = f"{row.get('replicas', '-')}{f', joined by {joined}' if joined != 1 else ''}"
         numbers = (fixed(row.get(name), places) for name, places in NUMBERS.items())
         rows.append([model, batch, mode, at_once, method, *numbers])
-    header = (
-        *("model", "batch", "mode", "runs at once", "method"),
-        *("ms per run and step", "times ERM", "times the floor", "GiB"),
-    )
+    header = [
+        "model",
+        "batch",
+        "mode",
+        "runs at once",
+        "method",
+        "ms per run and step",
+        "times ERM",
+        "times the floor",
+        "GiB",
+    ]
     words = ", ".join(str(record[name]) for name in ("device", "precision", "date") if record.get(name))
     return Table(header, rows, f"Step times. {words}. The floor is the arithmetic of the passes at the device's rate.")
 
@@ -156,13 +145,13 @@ EXPECTED = (1.6, 2.05)
 """Between these RCAD's time in that of ERM is what its passes cost."""
 COUNTED = ("batch", "side", "classes", "runs")
 AXES = {
-    "batch": ("batch", "batch"),
-    "side": ("side", "pixels a side"),
-    "classes": ("classes", "classes"),
-    "model": ("parameters", "network"),
-    "runs": ("runs", "runs at once"),
+    "batch": ("batch", "batch", "batch {batch}"),
+    "side": ("side", "pixels a side", "{side} pixels"),
+    "classes": ("classes", "classes", "{classes:,} classes"),
+    "model": ("parameters", "network", "{model}"),
+    "runs": ("runs", "runs at once", "{runs} runs"),
 }
-"""Which field of a row an axis goes along, and its name."""
+"""What grows: the field of a row, the name of the axis, and a point of it in words."""
 MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
 """The numbers of a row; a row whose model did not fit has an error instead."""
 _POINT = {"axes": [str], "method": str, "model": str, **dict.fromkeys(COUNTED, int), **dict.fromkeys(MEASURED, NUMBER)}
@@ -189,31 +178,22 @@ def growth_figure(path: Path, record: JSON) -> Figure | None:
         for method in COLOURS:
             _lines(grid[:, column], [row for row in along if row["method"] == method], axis, method)
         _dress(grid[:, column], axis, along)
-    words = ("µs per example", "RCAD / ERM", "GiB at the peak")
-    for ax, text in zip(grid[:, 0], words, strict=False):
+    for ax, text in zip(grid[:, 0], ("µs per example", "RCAD / ERM", "GiB at the peak"), strict=False):
         ax.set_ylabel(text, fontsize=9)
     first = grid[0, 0]
     keys = [drawing.key(first, method.upper(), color=colour, marker="o", ms=3) for method, colour in COLOURS.items()]
     keys.append(drawing.key(first, "floor: arithmetic alone", color=BLACK, ls=":", lw=1))
     keys.append(drawing.key(first, f"outside {EXPECTED[0]} to {EXPECTED[1]}", color=VERMILION, marker="o", ls="", ms=5))
-    drawing.legend(drawn, keys, 4)
-    about = ", ".join(
+    device = ", ".join(
         f"{'torch ' * (name == 'torch')}{record[name]}" for name in ("device", "torch", "precision") if record.get(name)
     )
     base, (low, high) = max(rows, key=lambda row: len(row["axes"])), EXPECTED
     batches = ", ".join(sorted({str(row["batch"]) for row in rows if "runs" in row["axes"]})) or "-"
     outliers = "; ".join(f"{_where(row)}: {row['ratio_to_erm']:.2f}" for row in rows if outside(row))
     stays = f"leaves {low} to {high} times ERM at {outliers}" if outliers else f"stays within {low} to {high} of ERM"
-    return Figure(
-        drawn,
-        f"{about}: one thing grows at a time from {base['model']}, batches of {base['batch']}, "
-        f"{base['side']}x{base['side']} images and {base['classes']} classes; runs at once have batches of {batches}. "
-        "ERM and RCAD were timed in turns. The floor is the arithmetic of the passes at the rate of a large matrix "
-        f"product. RCAD {stays}.",
-        f"Time per example, its ratio to ERM and memory by {', '.join(AXES[axis][1] for axis in axes)}.",
-        wide=True,
-        name=path.stem,
-    )
+    names = ", ".join(AXES[axis][1] for axis in axes)
+    words = about("growth", about=device, base=base, batches=batches, stays=stays, axes=names)
+    return drawing.finish(drawn, keys, *words, path.stem, wide=True)
 
 
 def _at(row: JSON, axis: str) -> float:
@@ -263,14 +243,9 @@ def _short(value: float) -> str:
 
 
 def _where(row: JSON) -> str:
-    words = {
-        "batch": f"batch {row['batch']}",
-        "side": f"{row['side']} pixels",
-        "classes": f"{row['classes']:,} classes",
-        "model": row["model"].removeprefix("timm:"),
-        "runs": f"{row['runs']} runs",
-    }
-    return ", ".join(words[axis] for axis in row["axes"] if axis in words)
+    """The point of a row, by the axes on which it lies."""
+    words = [AXES[axis][2].format_map(row) for axis in row["axes"] if axis in AXES]
+    return ", ".join(word.removeprefix("timm:") for word in words)
 
 
 def growth_table(record: JSON) -> Table:

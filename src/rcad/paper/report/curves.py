@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.paper.claims import RANDOM
 from rcad.paper.record import LAST, Series, Study
-from rcad.paper.report.tables import MEASURES, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
+from rcad.paper.report.tables import MEASURES, about, better_by, gain_over, gain_unit, mean_of, printed_gain, reference
 from rcad.report import drawing
 from rcad.report.document import Figure
 from rcad.report.drawing import BLACK, GREY, PAPER
@@ -67,12 +67,9 @@ def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Fi
     handles, _ = ax.get_legend_handles_labels()
     printed = _printed(curves)
     handles += [drawing.published_key(ax, ls=":")] if printed else []
-    caption = (
-        f"{capital(panel)}{': ' if panel else ''}dots are seeds, lines means with 95% intervals, which "
-        f"may leave the picture.{' Diamonds: as published.' * printed}"
-    )
-    alt = f"{study.title}: {up} by {along} for {', '.join(series.name for series in curves)}."
-    return drawing.finish(figure, handles, caption, alt, name, columns=2)
+    fields = {"panel": f"{capital(panel)}: " if panel else "", "printed": " Diamonds: as published." * printed}
+    words = about("along", title=study.title, up=up, along=along, names=", ".join(colours), **fields)
+    return drawing.finish(figure, handles, *words, name, columns=2)
 
 
 def _curve(ax: Any, series: Series, colour: str) -> None:
@@ -120,9 +117,9 @@ def _categories(study: Study, name: str, panel: str, curves: Sequence[Series]) -
     ]
     keys.append(drawing.key(ax, "seeds", marker="o", ls="", color=GREY, ms=4))
     keys += [drawing.published_key(ax)] if _printed(curves) else []
-    caption = f"{capital(panel)}{'. ' if panel else ''}Dots: seeds; tick and bar: their mean and its 95% interval."
-    alt = f"{study.title}, {panel}: {up} of {', '.join(colours)} for {', '.join(names)}."
-    return drawing.finish(figure, keys, caption, alt, name, columns=3)
+    fields = {"title": f"{study.title}, {panel}", "panel": f"{capital(panel)}. " if panel else ""}
+    words = about("categories", up=up, names=", ".join(colours), along=", ".join(names), **fields)
+    return drawing.finish(figure, keys, *words, name, columns=3)
 
 
 def _result(ax: Any, y: float, values: Sequence[float], printed: float | None, colour: str) -> None:
@@ -178,9 +175,8 @@ def by_size(study: Study) -> Figure | None:
     set_scale(ax, list(sizes.values()))
     ax.axhline(0, color=BLACK, lw=0.8)
     ax.set(xlabel="training examples", ylabel=better_by(base, gain_unit(study)))
-    words = f"ain over {base} by the number of training examples"
-    caption, alt = f"G{words}, with 95% intervals over paired seeds; controls dashed.", f"{study.title}: g{words}."
-    return drawing.finish(figure, ax.get_legend_handles_labels()[0], caption, alt, "by-size", columns=3)
+    words, handles = about("by-size", title=study.title, base=base), ax.get_legend_handles_labels()[0]
+    return drawing.finish(figure, handles, *words, "by-size", columns=3)
 
 
 def by_column(study: Study) -> Figure | None:
@@ -241,13 +237,9 @@ def by_step(study: Study) -> Figure | None:
     for ax in axes[-1]:
         set_scale(ax, list(step_sizes(study).values()))
         ax.set_xlabel(ALPHA, fontsize=9)
-    caption = (
-        f"Mean gain over {BASE} on the same seeds and its 95% interval; above the line is better. Dashed: does not "
-        "depend on alpha."
-    )
-    alt = f"{study.title}: gain over {BASE} in accuracy and NLL by alpha for {', '.join(rows)}."
+    words = about("curves", title=study.title, base=BASE, rows=", ".join(rows))
     handles = axes[0][0].get_legend_handles_labels()[0]
-    return drawing.finish(figure, handles, caption, alt, "curves", columns=3, wide=True)
+    return drawing.finish(figure, handles, *words, "curves", columns=3, wide=True)
 
 
 def step_words(study: Study) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rcad.paper.record import JSON, Place, Series, Study
-from rcad.paper.report.tables import gain_over
+from rcad.paper.report.tables import WORDS, caption, gain_over
 from rcad.paper.targets import TARGETS
 from rcad.report.document import Part, Table
 from rcad.report.numbers import capital, fixed, named_values, p_value
@@ -59,15 +59,14 @@ def _values(numbers: Mapping[str, float]) -> str:
 
 def _matrix(
     rows: Iterable[str],
-    columns: Iterable[str],
+    columns: Sequence[str],
     cell: Callable[[str, str], str],
-    caption: str = "",
+    text: str = "",
     names: Mapping[str, str] | None = None,
 ) -> Table:
     """A line for each method, whose cells a function of row and column gives; `names` has other names for the rows."""
-    columns = list(columns)
     body = [[(names or {}).get(row, row), *(cell(row, column) for column in columns)] for row in rows]
-    return Table(["method", *columns], body, caption)
+    return Table(["method", *columns], body, text)
 
 
 def _by_place(study: Study, cell: Callable[[Place], str]) -> Table:
@@ -98,9 +97,7 @@ def _uci(study: Study) -> Details:
             [f"{lam:g}", *(cell for n in names for cell in (fixed(medians[n][k], 2), str(tried[n]["diverged"][k])))]
             for k, lam in enumerate(tried["lambdas"])
         ],
-        f"RCAD (alpha {tried['alpha']:g}) on inner validation rows of {tried['dataset']}. Without a cap the reward for "
-        "variance has no end, so the likelihood is lost long before a number overflows. A study that asks for "
-        "cap=None with lambda >= 0.9 is stopped; this table asks for it on purpose.",
+        caption("uncapped", **tried),
     )
     return {
         "Median and standard deviation over splits": [_by_place(study, spread)],
@@ -123,13 +120,7 @@ def _against(study: Study, base: str) -> Table:
         p = map(p_value, (gain.p_less, gain.p_two, adjusted[column, row]))
         return f"{fixed(gain.mean, 3, sign=True)}; {' / '.join(p)}"
 
-    return _matrix(
-        rows,
-        study.columns,
-        cell,
-        f"Mean difference (negative: lower than {base}); one-sided p that it is lower / two-sided p / two-sided p "
-        "after Holm over this table. Paired over splits, variance factor 1/k + n_test/n_train (Nadeau and Bengio).",
-    )
+    return _matrix(rows, study.columns, cell, caption("against", base=base))
 
 
 def _moons(study: Study) -> Details:
@@ -157,39 +148,26 @@ def _moons(study: Study) -> Details:
     names = [name for name in ratio if name != "epochs"]
     means = {name: np.mean(ratio[name], axis=0).tolist() for name in names}
     weights = [[str(epoch), *(fixed(means[name][k], 2) for name in names)] for k, epoch in enumerate(ratio["epochs"])]
-    by_size = Table(
-        ["n", "draws", "epochs", *(series.name for series in study.series)],
-        sizes,
-        f"The first distribution; RCAD and the random direction as chosen at n = {study.settings['n']}, "
-        "ERM at its last epoch. Fewer draws for large n; the last row has as many examples and epochs as the paper.",
-    )
-    by_epoch = Table(
-        ["epoch", *(labels[name] for name in names)],
-        weights,
-        "Root mean square of the first layer's weights on the two true dimensions, divided by that on the "
-        "noise dimensions; mean over draws of the first distribution.",
-    )
+    header = ["n", "draws", "epochs", *(series.name for series in study.series)]
+    by_size = Table(header, sizes, caption("moons_by_size", n=study.settings["n"]))
+    by_epoch = Table(["epoch", *(labels[name] for name in names)], weights, caption("moons_weights"))
     return {
         "Test NLL: mean (median)": [_by_place(study, nll)],
         "Validation accuracy by FGSM's step": [steps("fgsm_linf"), steps("fgsm_l2")],
-        "What was chosen": [_matrix(arms, tuning, choice, names=labels)],
+        "What was chosen": [_matrix(arms, list(tuning), choice, names=labels)],
         "Accuracy by the number of examples": [by_size],
         "Weights on true and noise dimensions": [by_epoch],
     }
 
 
-def _filled(columns: str, rows: Iterable[JSON], caption: str = "") -> Table:
-    """A table of a record's rows.
-
-    Args:
-        columns: "name: {field:.2f} | ..."; a name that ends in " %" has the sign for its cells.
-    """
+def _filled(columns: str, rows: Iterable[JSON], text: str = "") -> Table:
+    """A table of a record's rows; columns: "name: {field:.2f} | ...", where a name in " %" has its cells' sign."""
     forms = {name: form for name, _, form in (column.rpartition(": ") for column in columns.split(" | "))}
     body = [
         [form.format_map(row).removesuffix("%" if name.endswith(" %") else "") for name, form in forms.items()]
         for row in rows
     ]
-    return Table(list(forms), body, caption)
+    return Table(list(forms), body, text)
 
 
 def _ends(values: Sequence[float], form: str) -> str:
@@ -202,44 +180,6 @@ def _band(band: JSON, k: int) -> str:
 
 
 PROJECTION = "Projection and reading of x~"
-THEORY = {
-    "The figure in numbers (means over draws)": (
-        "figure",
-        ": {name} | |w1|: {w1:.3f} | ‖w2‖: {w2:.3f} | train %: {train:.1%} | test % (5% to 95%): {test} | "
-        "better than ERM: {better}",
-        "",
-    ),
-    "The figure's claims together": (
-        "together",
-        "n: {n:g} | d: {d:g} | alpha: {alpha:g} | ERM %: {erm:.1%} | RCAD %: {rcad:.1%} | RCAD >= 99%: {right:.1%} | "
-        "ERM <= 70%: {capped:.1%} | alpha=0.01 poorer: {poorer:.1%} | all three: {together:.1%}",
-        "Three things of the figure that need no eye: RCAD reaches 99%, ERM stays at or below 70%, "
-        "alpha=0.01 is poorer than ERM. d=7 is what the figure's axes (x2 to x8) would mean.",
-    ),
-    PROJECTION: (
-        "variants",
-        "projection: {projection} | x~: {reading} | iterations: {steps} | alpha: {alpha:g} | ‖w‖: {norm:.3f} | "
-        "test %: {accuracy:.1%} | better than ERM: {better:.1%}",
-        "The ball is the paper's definition, the sphere its simplification. With x~ held constant on the "
-        "ball, w shrinks until it is as short as a step; its direction, and so its accuracy, survives only "
-        "for a while.",
-    ),
-    "RCAD's learning rate": (
-        "step_sizes",
-        "lr: {lr:g} | iterations: {steps} | alpha=0.01 %: {small:.1%} | better than ERM: {small_better:.1%} | "
-        "alpha=0.7 %: {large:.1%} | better than ERM : {large_better:.1%}",
-        "The paper gives none. alpha=0.7 beats ERM at every rate, if slowly at small ones; whether "
-        "alpha=0.01 is poorer than ERM depends on the rate and on when one stops.",
-    ),
-    "The window of alpha": (
-        "windows",
-        "beta: {beta:g} | helpful alpha: {helpful} | best alpha: {best_alpha:g} | ERM %: {erm:.1%} | "
-        "best RCAD %: {best:.1%} | attracting alpha: {attracting}",
-        "helpful: grid points at which RCAD beats ERM in at least 95% of draws. attracting: alphas for "
-        "which w* attracts exact ascent at n = infinity, from the closed form.",
-    ),
-}
-"""F5's tables by heading: the rows of the record, the columns (see `_filled`), and the caption."""
 
 
 def _theory(study: Study) -> Details:
@@ -261,7 +201,8 @@ def _theory(study: Study) -> Details:
     ]
     rows = {**record, "figure": figure, "windows": windows}
     tables: Details = {
-        heading: [_filled(columns, rows[key], caption)] for heading, (key, columns, caption) in THEORY.items()
+        table["heading"]: [_filled(table["columns"], rows[table["rows"]], table["caption"])]
+        for table in WORDS["theory"]
     }
     gaps = "; ".join(
         f"alpha={gap['alpha']:g}: accuracy differs by {100 * gap['mean_accuracy_gap']:.2f} points on average, "
@@ -296,25 +237,16 @@ def alpha_settings(study: Study) -> dict[str, JSON]:
 
 def _alpha(study: Study) -> Details:
     results, settings, tried = study.details, study.settings, alpha_settings(study)
-    numbers = (
-        "best alpha: {best_alpha:.3g} | suggested: {alpha:.3g} ({ratio:.1f}x) | ERM: {erm:.1f} | best: {best:.1f} | "
-        "with suggested: {accuracy:.1f}"
-    )
+    numbers = WORDS["alpha"]["suggested"]
     linear = _filled(
         f"beta: {{beta:g}} | window: {{window}} | {numbers}",
         [{**_suggestion(problem), "window": _ends(problem["helpful"], ".3g")} for problem in results["linear"]],
-        f"The paper's problem (20 examples, 8 features of noise with deviation 1), "
-        f"{settings['linear_draws']} draws; exact accuracies, each draw with its own suggestion. The "
-        "window holds the alphas with which RCAD beats ERM in 95% of the draws.",
+        caption("alpha_linear", **settings),
     )
     moons_and_digits = _filled(
         f"setting: {{name}} | {numbers}",
         [{**_suggestion(setting), "name": name} for name, setting in tried.items()],
-        f"Moons: n = {settings['n']:,}, noise 0.1 on every dimension, {settings['moons_draws']} draws that "
-        "no other table uses, 2,000 held-out examples each. Digits: a perceptron, "
-        f"{settings['sets']} training sets of {settings['labels']} images that share none, "
-        f"{settings['held']} other images to judge by. lam {settings['lam']:g}; held-out accuracy in "
-        "percent, means over draws.",
+        caption("alpha_tried", **settings),
     )
 
     def curves(name: str, by_name: Mapping[str, JSON]) -> list[Table]:
@@ -347,23 +279,17 @@ def _alpha_summary(settings: Mapping[str, JSON], dropped: JSON | None) -> list[s
     near = [label for label, setting in named.items() if 0.5 <= setting["ratio"] <= 2]
     above = sum(setting["accuracy"] > setting["erm"] for setting in named.values())
     cost = [setting["best"] - setting["accuracy"] for setting in named.values()]
+    count, ends = len(settings), {"above": above, "median": np.median(cost), "worst": max(cost)}
     lines = [
-        f"In {len(flat)} of {len(settings)} settings ({'; '.join(flat) or 'none'}) the best alpha gains less than "
-        "half a point over ERM: being near it means little there.",
-        f"Suggested: within a factor of two of the best alpha in {len(near)} of {len(settings)} settings "
-        f"({'; '.join(near) or 'none'}); more accurate than ERM in {above}; "
-        f"{np.median(cost):.1f} points below the best alpha at the median, {max(cost):.1f} at worst.",
+        caption("alpha_flat", flat=len(flat), settings=count, names="; ".join(flat) or "none"),
+        caption("alpha_near", near=len(near), settings=count, names="; ".join(near) or "none", **ends),
     ]
-    if dropped is None:
-        return lines
-    close = sum(0.5 <= ratio <= 2 for ratio in dropped["ratios"].values())
-    alphas = ", ".join(f"{alpha:g} ({name})" for name, alpha in dropped["images"].items())
-    return [
-        *lines,
-        f"Dropped: {dropped['rule']}. It was within a factor of two of the best alpha in {close} of "
-        f"{len(dropped['ratios'])} of these settings, on which it had been made; on CIFAR-100 it gives {alphas}, no "
-        "step at all: there the median distance to another class is no longer than that to the own.",
-    ]
+    if dropped is not None:
+        close = sum(0.5 <= ratio <= 2 for ratio in dropped["ratios"].values())
+        alphas = ", ".join(f"{alpha:g} ({name})" for name, alpha in dropped["images"].items())
+        count = len(dropped["ratios"])
+        lines.append(caption("alpha_dropped", rule=dropped["rule"], close=close, settings=count, alphas=alphas))
+    return lines
 
 
 def _alpha_images(settings: Sequence[JSON]) -> list[Part]:
@@ -381,22 +307,14 @@ def _alpha_images(settings: Sequence[JSON]) -> list[Part]:
                     f"{values[alphas.index(best)]:.{digits}f} at the best alpha, {best:g}, and "
                     f"{values[near]:.{digits}f} at {alphas[near]:g}, the nearest to the suggestion."
                 )
-    table = Table(
-        ["CIFAR-100", "chosen by held-out", "chosen alpha", "suggested", "suggested over chosen"],
-        rows,
-        "Held-out images chose, by NLL at the last epoch and accuracy at the chosen one; nothing is trained here.",
-    )
-    return [table, *lines]
+    header = ["CIFAR-100", "chosen by held-out", "chosen alpha", "suggested", "suggested over chosen"]
+    return [Table(header, rows, caption("alpha_images")), *lines]
 
 
 def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
     """The rule for regression targets beside the tuned alphas."""
     grid = {alpha for row in rows for alpha in row["tuned"]}
     spread = sum(set(row["tuned"]) == grid for row in rows)
-    columns = (
-        "data: {dataset} | tuned alpha: splits: {splits} | tuned, geometric mean: {middle:.2f} | rule: {value:.2f} | "
-        "rule over tuned: {ratio:.1f}x | within a factor of two: {near:.0%}"
-    )
     body = []
     for row in rows:
         tuned, rule = np.log(row["tuned"]), np.log(row["rule"])
@@ -405,15 +323,7 @@ def _alpha_uci(rows: Sequence[JSON]) -> list[Part]:
         splits = ", ".join(f"{alpha:g}: {count}" for alpha, count in sorted(times.items()))
         near = np.mean(np.abs(rule - tuned) <= math.log(2))
         body.append({**row, "splits": splits, "middle": middle, "value": value, "ratio": ratio, "near": near})
-    return [
-        "Real targets have no classes, so the suggestion does not apply, and `rcad suggest-alpha` refuses them. A rule "
-        "that could stand in for it is half the median distance to the nearest row whose target is a standard "
-        "deviation away or more. It is held here against the alphas that T7 chose on validation rows; nothing is "
-        f"trained. T7's grid is coarse, and in {spread} of {len(rows)} data sets every alpha of it was chosen on "
-        "some split: where that is so, the validation likelihood hardly depends on alpha, and no rule can be said to "
-        "find the tuned one.",
-        _filled(columns, body),
-    ]
+    return [caption("alpha_uci", spread=spread, sets=len(rows)), _filled(WORDS["alpha"]["tuned"], body)]
 
 
 def _tuned(study: Study) -> Details:

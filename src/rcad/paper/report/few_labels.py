@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 from rcad.paper.claims import gain_of
 from rcad.paper.record import EVERY_METHOD, LAST, Place, Study
-from rcad.paper.report.tables import MEASURES, interval_text, mean_of, reference, with_half
+from rcad.paper.report.tables import MEASURES, about, caption, interval_text, mean_of, reference, with_half
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
 from rcad.report.drawing import BLUE, GREY, VERMILION
@@ -50,19 +49,10 @@ def section(studies: Sequence[Study]) -> Section | None:
     rows = gains(studies)
     if not rows:
         return None
-    text = (
-        "Subsets of CIFAR-100. How much better than ERM each method is at the last epoch, where no epoch is selected: "
-        "points of test accuracy and nats of test NLL, paired by seed, with 95% intervals that are not corrected for "
-        "their number. In the paper's setting every method has the paper's weight decay and parameters; tuned, all "
-        "methods, ERM too, had the same number of candidates for both, chosen by held-out images."
-    )
-    guessing = (
-        f"Equal probabilities for all 100 classes have an NLL of {GUESSING:.3f} nats. A higher NLL means an "
-        "overconfident model: a large gain in nats may only be less overconfidence."
-    )
     drawn = [row for row in rows if any(row.gains.values())]
     parts: list[Part] = [*([figure(drawn)] if drawn else []), table(rows)]
-    return Section(TITLE, [*best(rows), text, guessing], parts, short="few labels")
+    words = [*best(rows), caption("few_labels"), caption("guessing", nll=GUESSING)]
+    return Section(TITLE, words, parts, short="few labels")
 
 
 def best(rows: Sequence[Gain]) -> list[str]:
@@ -127,31 +117,19 @@ def figure(rows: Sequence[Gain]) -> Figure:
     drawn, axes = drawing.grid(8.4, height, len(groups), 2, height_ratios=heights)
     for pair, (name, group) in zip(axes, groups.items(), strict=True):
         for ax, (metric, measure) in zip(pair, MEASURES.items(), strict=True):
-            _panel(ax, group, metric)
+            for y, gain in enumerate(row.gains[metric] for row in group):
+                if gain is not None:
+                    colour = BLUE if gain.low > 0 else VERMILION if gain.high < 0 else GREY
+                    ax.plot([gain.low, gain.high], [y, y], color=colour, lw=1.6)
+                    ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
+            ax.axvline(0, color=GREY, lw=0.8)
+            ax.set_ylim(len(group) - 0.5, -0.5)
             ax.set_xlabel(f"{measure.name}: {measure.unit} better than ERM", fontsize=8)
         pair[0].set_title(name, fontsize=9, loc="left")
         names = [drawing.label(row.name.replace("LS", "label smoothing", 1), 44, 1) for row in group]
         pair[0].set_yticks(range(len(group)), names, fontsize=8)
         pair[1].set_yticks(range(len(group)), [""] * len(group))
-    return Figure(
-        drawn,
-        "Mean gain over ERM on the same seeds and its 95% confidence interval, last epoch. Blue: significantly better; "
-        "red: significantly worse; grey: neither.",
-        "Gains over ERM by number of images, setting and measure; the numbers are in the table below.",
-        wide=True,
-        name="few-labels",
-    )
-
-
-def _panel(ax: Any, rows: Sequence[Gain], metric: str) -> None:
-    for y, row in enumerate(rows):
-        gain = row.gains[metric]
-        if gain is not None:
-            colour = BLUE if gain.low > 0 else VERMILION if gain.high < 0 else GREY
-            ax.plot([gain.low, gain.high], [y, y], color=colour, lw=1.6)
-            ax.plot([gain.mean], [y], marker="o", color=colour, ms=4)
-    ax.axvline(0, color=GREY, lw=0.8)
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+    return drawing.finish(drawn, [], *about("few-labels"), "few-labels", wide=True)
 
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:

@@ -10,8 +10,9 @@ import numpy as np
 
 from rcad.paper.claims import Side
 from rcad.paper.record import JSON, Study
+from rcad.paper.report import tables
 from rcad.paper.report.details import alpha_settings
-from rcad.paper.report.tables import better_by, gain_over, gain_unit, mean_of, place_mean, printed_gain, reference
+from rcad.paper.report.tables import about
 from rcad.paper.targets import TARGETS
 from rcad.report import drawing
 from rcad.report.document import Figure
@@ -34,31 +35,28 @@ class Line(NamedTuple):
 
 def dots(study: Study) -> Figure | None:
     """The results themselves: a panel for each column."""
-    lines = {
-        side: Line(place.values(study.metric_of(place.column)), place_mean(study, place), *(place.published or ())[:2])
-        for side, place in study.places.items()
-    }
-    better = "right" if study.higher_is_better else "left"
-    caption = (
-        f"Dots: {_unit(study)}; tick and bar: their mean and its 95% interval; diamond: as published. Further "
-        f"{better} is better. Controls are in italics."
-    )
-    alt = (
-        f"{study.title}: {study.label} by method, one panel for each of {', '.join(study.columns_run)}; the numbers "
-        "are in the table below."
-    )
-    return _panels(study, lines, study.label, None, (caption, alt, "dots"))
+    lines = {}
+    for side, place in study.places.items():
+        values, mean = place.values(study.metric_of(place.column)), tables.place_mean(study, place)
+        lines[side] = Line(values, mean, *(place.published or ())[:2])
+    fields = {"label": study.label, "columns": ", ".join(study.columns_run)}
+    fields["better"] = "right" if study.higher_is_better else "left"
+    return _panels(study, lines, study.label, None, "dots", **fields)
 
 
 def gains(study: Study) -> Figure | None:
     """Differences from ERM on the same seeds."""
-    base = reference(study)
+    base = tables.reference(study)
     if base is None:
         return None
     sign = 1 if study.higher_is_better else -1
     lines: dict[Side, Line] = {}
     for row, column in product(study.rows, study.columns):
-        gain, printed, pairs = gain_over(study, row, base, column), printed_gain(study, row, base, column), []
+        gain, printed, pairs = (
+            tables.gain_over(study, row, base, column),
+            tables.printed_gain(study, row, base, column),
+            [],
+        )
         if gain is not None:
             ours, theirs = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
             pairs = [sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]
@@ -66,26 +64,14 @@ def gains(study: Study) -> Figure | None:
             lines[row, column] = Line(pairs, gain, printed)
     if not any(line.values for line in lines.values()):
         return None
-    caption = (
-        f"Gain over {base} on the same seeds, oriented so that right of the line is better; dots: "
-        f"{_unit(study)}; bar: 95% interval of the mean; diamond: as published."
-    )
-    alt = f"{study.title}: differences from {base} by method and data; the numbers are in the table of claims."
-    return _panels(study, lines, better_by(base, gain_unit(study)), 0.0, (caption, alt, "gains"))
-
-
-def _unit(study: Study) -> str:
-    return "splits" if study.overlap else "seeds"
+    return _panels(study, lines, tables.better_by(base, tables.gain_unit(study)), 0.0, "gains", base=base)
 
 
 def _panels(
-    study: Study, lines: Mapping[Side, Line], axis: str, origin: float | None, words: tuple[str, str, str]
+    study: Study, lines: Mapping[Side, Line], axis: str, origin: float | None, name: str, **fields: str
 ) -> Figure | None:
-    """Methods from top to bottom in every panel; None where nothing is there.
-
-    Args:
-        words: caption, the same for who cannot see it, and name.
-    """
+    """Methods from top to bottom in every panel; None where nothing is there."""
+    unit = "splits" if study.overlap else "seeds"
     rows = [row for row in study.rows if row in {side[0] for side in lines}]
     columns = [column for column in study.columns_run if column in {side[1] for side in lines}]
     if not rows or not columns:
@@ -100,13 +86,14 @@ def _panels(
             tick.set_fontstyle("italic" if row in study.controls else "normal")
     for ax in axes[max(0, len(columns) - across) : len(columns)]:
         ax.set_xlabel(axis, fontsize=9)
-    keys = [drawing.key(axes[0], _unit(study), marker="o", ls="", color=GREY, ms=4)]
+    keys = [drawing.key(axes[0], unit, marker="o", ls="", color=GREY, ms=4)]
     keys.append(drawing.key(axes[0], "mean, 95% interval", marker="|", ls="-", color=GREY, ms=9))
     if any(line.printed is not None for (_, column), line in lines.items() if column in columns):
         keys.append(drawing.published_key(axes[0]))
     if origin is None and study.ceiling:
         keys.append(drawing.key(axes[0], "Bayes: the best possible", color=GREEN, ls="--", lw=1.2))
-    return drawing.finish(figure, keys, *words, wide=len(study.columns_run) > 1)
+    words = about(name, title=study.title, unit=unit, **fields)
+    return drawing.finish(figure, keys, *words, name, wide=len(study.columns_run) > 1)
 
 
 def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], origin: float | None) -> None:
@@ -159,13 +146,8 @@ def bars(study: Study) -> Figure | None:
     ]
     printed = any(place.published is not None for place in study.places.values())
     keys += [drawing.published_key(axes[0])] if printed else []
-    caption = (
-        f"Bars: means with 95% intervals, without and with RCAD; dots: seeds{'; diamonds: as published' * printed}. "
-        "The axes do not start at 0, so compare the tops, not the areas."
-    )
-    bases = ", ".join(base for base, _ in pairs)
-    alt = f"{study.title}: pairs of bars for {bases} on each data set; the numbers are in the table below."
-    return drawing.finish(figure, keys, caption, alt, "bars", wide=True)
+    fields = {"bases": ", ".join(base for base, _ in pairs), "printed": "; diamonds: as published" * printed}
+    return drawing.finish(figure, keys, *about("bars", title=study.title, **fields), "bars", wide=True)
 
 
 def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -176,7 +158,7 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
             if place is None:
                 continue
             values, x = place.values(study.metric_of(column)), group + (-0.2, 0.2)[side]
-            mean = mean_of(values)
+            mean = tables.mean_of(values)
             colour, ink = ((drawing.LIGHT, BLACK), (drawing.BLUE, drawing.BLUE))[side]
             if mean is not None:
                 ax.bar(x, mean.mean, 0.36, color=colour, alpha=0.55 if side else 0.8)
@@ -213,12 +195,8 @@ def images(study: Study) -> Figure | None:
             if entropy is not None:
                 ax.set_xlabel(f"{entropy[k][i]:.2f} nats", fontsize=8, labelpad=2)
         line[0].set_ylabel(drawing.label(str(record["labels"][k]), 14), fontsize=9)
-    caption = (
-        "Test images moved by alpha (an L2 distance in [0, 1] pixels) up an ERM model's own loss, clipped to be shown; "
-        "below each the entropy of the model's prediction there."
-    )
-    alt = f"Rows of images, each moved further from left to right, at alpha {', '.join(f'{a:g}' for a in alphas)}."
-    return drawing.finish(figure, [], caption, alt, "images", wide=True)
+    words = about("images", alphas=", ".join(f"{alpha:g}" for alpha in alphas))
+    return drawing.finish(figure, [], *words, "images", wide=True)
 
 
 def theory(study: Study) -> Figure | None:
@@ -243,29 +221,22 @@ def theory(study: Study) -> Figure | None:
     ):
         ax.set_title(title, fontsize=9.5)
         ax.set(xlabel="iteration; RCAD starts where ERM ends", ylabel=unit)
-    _window(window, next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha"))
-    caption = (
-        f"{study.settings['draws']:,} draws; lines are medians unless it says mean, bands hold 90% of "
-        "the draws. Right: the step helps in a window around the distance between the classes."
-    )
-    alt = "Three panels: weights by iteration, accuracies by iteration, test accuracy by alpha for ERM and RCAD."
+    sweep = next(sweep for sweep in record["sweeps"] if sweep["over"] == "alpha")
+    for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
+        _band(window, sweep["values"], sweep[name], colour, None, 100)
+    beta = sweep["base"]["problem"]["beta"]
+    window.axvline(beta, color=GREEN, ls=":", lw=1.6, label=f"alpha = beta = {beta:g}")
+    window.set_title("Test accuracy by alpha:\nERM (black) and RCAD (blue)", fontsize=9.5)
+    window.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
     keys = [*weights.get_legend_handles_labels()[0], *window.get_legend_handles_labels()[0]]
-    return drawing.finish(figure, keys, caption, alt, "theory", wide=True, columns=6)
+    words = about("theory", draws=study.settings["draws"])
+    return drawing.finish(figure, keys, *words, "theory", wide=True, columns=6)
 
 
 def _band(ax: Any, x: Sequence[float], band: JSON, colour: str, text: str | None, scale: float) -> None:
     low, middle, high = (scale * np.asarray(band[name]) for name in ("q05", "median", "q95"))
     ax.plot(x, middle, color=colour, lw=1.8, label=text)
     ax.fill_between(x, low, high, color=colour, alpha=0.13, lw=0)
-
-
-def _window(ax: Any, sweep: JSON) -> None:
-    beta = sweep["base"]["problem"]["beta"]
-    for name, colour in (("erm_accuracy", BLACK), ("rcad_accuracy", BLUE)):
-        _band(ax, sweep["values"], sweep[name], colour, None, 100)
-    ax.axvline(beta, color=GREEN, ls=":", lw=1.6, label=f"alpha = beta = {beta:g}")
-    ax.set_title("Test accuracy by alpha:\nERM (black) and RCAD (blue)", fontsize=9.5)
-    ax.set(xlabel="alpha", ylabel="test accuracy, %", xlim=(0, max(sweep["values"])))
 
 
 def boundaries(study: Study) -> Figure | None:
@@ -288,19 +259,14 @@ def boundaries(study: Study) -> Figure | None:
         for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
             chosen = points[labels == kind]
             ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=6, color=colour, alpha=0.9, lw=0)
-        place = study.places[TARGETS["T8"].rows[panel["method"]], f"epoch {panel['epoch']}"]
+        place = study.places[TARGETS["F7"].rows[panel["method"]], f"epoch {panel['epoch']}"]
         share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
     bar = figure.colorbar(image, ax=axes, shrink=0.75)
     bar.set_label("probability of the lower moon, %", fontsize=9)
     figure.supxlabel("first true feature", fontsize=9)
     figure.supylabel("second true feature", fontsize=9)
-    caption = (
-        "The first draw: colour is the probability, the line its boundary, points are training examples. The share of "
-        "the noise-free half circles on the right side is above each panel."
-    )
-    alt = "Panels of the plane coloured by prediction, one row of panels for each method, epochs from left to right."
-    return drawing.finish(figure, [], caption, alt, "boundaries", wide=True)
+    return drawing.finish(figure, [], *about("boundaries"), "boundaries", wide=True)
 
 
 def alphas(study: Study) -> Figure | None:
@@ -308,7 +274,16 @@ def alphas(study: Study) -> Figure | None:
     settings = alpha_settings(study)
     figure, axes = drawing.panels(len(settings), 3.6, 2.6, left=0, below=0.5)
     for ax, (name, setting) in zip(axes, settings.items(), strict=False):
-        _alpha_panel(ax, name, setting)
+        for alpha, values in zip(setting["alphas"], setting["grid"], strict=True):
+            ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
+        ax.plot(setting["alphas"], [np.mean(values) for values in setting["grid"]], "-", color=BLUE, lw=1.6)
+        ax.axhline(setting["erm"], color=BLACK, lw=1.2)
+        ax.axvline(setting["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
+        ax.set_xscale("log")
+        ax.minorticks_off()
+        ticks = setting["alphas"][::3]
+        ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
+        ax.set_title(name, fontsize=10)
     for ax in axes[len(settings) - min(3, len(settings)) : len(settings)]:
         ax.set_xlabel("alpha", fontsize=9)
     axes[0].set_ylabel("held-out accuracy, %", fontsize=9)
@@ -317,20 +292,4 @@ def alphas(study: Study) -> Figure | None:
         drawing.key(axes[0], "ERM", color=BLACK, lw=1.2),
         drawing.key(axes[0], "suggested alpha", color=GREEN, ls="--", lw=1.4),
     ]
-    caption = "Accuracy on held-out examples by alpha; no test set was read."
-    return drawing.finish(
-        figure, keys, caption, f"A curve of accuracy by alpha for {', '.join(settings)}.", "grid", wide=True
-    )
-
-
-def _alpha_panel(ax: Any, name: str, setting: JSON) -> None:
-    for alpha, values in zip(setting["alphas"], setting["grid"], strict=True):
-        ax.plot([alpha] * len(values), values, "o", color=BLUE, ms=3.2, alpha=0.5, mec="none")
-    ax.plot(setting["alphas"], [np.mean(values) for values in setting["grid"]], "-", color=BLUE, lw=1.6)
-    ax.axhline(setting["erm"], color=BLACK, lw=1.2)
-    ax.axvline(setting["suggested"]["alpha"], color=GREEN, ls="--", lw=1.4)
-    ax.set_xscale("log")
-    ax.minorticks_off()
-    ticks = setting["alphas"][::3]
-    ax.set_xticks(ticks, [f"{tick:.2g}" for tick in ticks])
-    ax.set_title(name, fontsize=10)
+    return drawing.finish(figure, keys, *about("grid", settings=", ".join(settings)), "grid", wide=True)

@@ -24,14 +24,10 @@ FORMS: Mapping[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_F
 
 @dataclass(frozen=True)
 class Records:
-    """Everything under a folder.
+    """Everything under a folder: studies in the report's order, other records by kind, files of no known kind.
 
-    Attributes:
-        studies: in the report's order.
-        by_kind: the records that are no studies, each with its file.
-        damaged: one line for each file that could not be read.
-        runs: by pack or folder, the records of its runs by id; of a run that was made several times the last counts.
-        unused: files of another kind.
+    damaged: one line for each file that could not be read.
+    runs: by pack or folder, the records of its runs by id; of a run that was made several times the last counts.
     """
 
     studies: Sequence[Study]
@@ -115,8 +111,7 @@ def _runs(results: Path, damaged: list[str]) -> dict[Path, dict[str, RunRecord]]
 def _is_study(results: Path, place: Path, *, used: bool) -> bool:
     """Whether runs are shown by themselves: not those of a suite, which may be unfinished or have a damaged record.
 
-    Packs that lie elsewhere are studies of their own, though a suite may have made the same runs again; runs beside
-    those of a suite in the same folder (of another scale, say) are none.
+    Packs that lie elsewhere are studies of their own; runs beside those of a suite in the same folder are none.
     """
     if is_pack(place):
         return place.parent != results / SUITE_PACKS or not used

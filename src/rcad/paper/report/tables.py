@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from rcad.paper.claims import NOT_RUN, Claim, by_verdict, gain_of
@@ -18,6 +19,19 @@ from rcad.report.document import Cell, Table
 from rcad.report.numbers import capital, fixed, p_value
 from rcad.study.judge import Difference, compare_groups, judge_questions
 from rcad.study.statistics import AgainstPublished, Paired, Summary, against_published, averages, describe
+
+WORDS: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+
+
+def caption(name: str, **fields: Any) -> str:
+    """A caption or paragraph of words.toml."""
+    return str(WORDS["tables"][name].format(**fields))
+
+
+def about(name: str, **fields: Any) -> tuple[str, str]:
+    """The caption of a picture of words.toml, and its text for who cannot see it."""
+    words = WORDS["pictures"][name]
+    return words["caption"].format(**fields), words["alt"].format(**fields)
 
 
 class Measure(NamedTuple):
@@ -47,9 +61,7 @@ def gain_over(
 ) -> Paired | None:
     """How much better a row is than another on the same seeds; None where a run diverged or fewer than two pair.
 
-    Args:
-        metric: None for the column's own.
-        higher: whether higher is better; None for what the study says.
+    metric, higher: None for the column's own, and for what the study says is better.
     """
     name = metric or study.metric_of(column)
     ours, theirs = (place.by_seed(name) if (place := study.place(side, column)) else {} for side in (row, base))
@@ -198,12 +210,7 @@ def side_by_side(study: Study) -> Table:
                 **_cost(study, place, base),
             }
         )
-    text = (
-        f"{capital(study.label)} beside the published number, and what else was measured. A link leads to the runs "
-        "behind a number. A mean leaves out runs that diverged. The p-value asks whether our number is the published "
-        "one (Welch, ± read as a 95% interval; without ± the published number is taken as exact)."
-    )
-    return Table.of(rows, text).filled(keep=["n"])
+    return Table.of(rows, caption("side_by_side", label=capital(study.label))).filled(keep=["n"])
 
 
 def metric_name(metric: str) -> str:
@@ -246,13 +253,10 @@ def _cost(study: Study, place: Place, base: str | None) -> dict[str, str]:
     return {"seconds a run": fixed(ours, 1), "times ERM": fixed(ratio, 2)}
 
 
-def claim_table(
-    claims: Sequence[tuple[Study, Claim]], caption: str, homes: Mapping[str, str], choose: str = ""
-) -> Table:
+def claim_table(claims: Sequence[tuple[Study, Claim]], text: str, homes: Mapping[str, str], choose: str = "") -> Table:
     """Claims with the published difference, ours and the verdict; where it is known, also at the last epoch.
 
-    Args:
-        homes: the chapter of each study by its title; with them the table says where a claim is from.
+    homes: the chapter of each study by its title; with them the table says where a claim is from.
     """
     twice = any(claim.last is not None for _, claim in claims)
     rows: list[dict[str, str | Cell]] = []
@@ -274,7 +278,7 @@ def claim_table(
                 "p of the reverse": p_value(claim.p_reverse_holm if gain is not None else None),
             }
         )
-    return Table.of(rows, caption, choose=choose)
+    return Table.of(rows, text, choose=choose)
 
 
 def _verdict(claim: Claim | None, note: str = "") -> Cell:
@@ -303,12 +307,7 @@ def measure_table(study: Study) -> Table | None:
     rows: list[list[str | Cell]] = [
         [*line, *(_question(next(judged), _places(name)) for name in MEASURED)] for line in lines
     ]
-    return Table(
-        ["data", "pair", "epoch", *(METRICS[name] for name in MEASURED)],
-        rows,
-        "By how much the first is better, with its 95% interval, on the same seeds: positive is better for every "
-        "measure. Better or worse below a two-sided p of 0.05 after Holm over this table, else undecided.",
-    )
+    return Table(["data", "pair", "epoch", *(METRICS[name] for name in MEASURED)], rows, caption("measures"))
 
 
 def _difference(study: Study, pair: tuple[str, str], column: str, prefix: str, name: str) -> Difference:

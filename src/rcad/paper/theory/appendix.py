@@ -12,8 +12,19 @@ import torch
 from torch import Tensor
 
 from rcad.paper.theory.lemmas import theorem_settings
-from rcad.paper.theory.population import Setting, paper_closed_form, population_gradient
-from rcad.paper.theory.problem import Problem, Row, erm_step, final, margins, on_sphere, random_directions, uniform
+from rcad.paper.theory.problem import (
+    Problem,
+    Row,
+    Setting,
+    erm_step,
+    final,
+    margins,
+    on_sphere,
+    paper_closed_form,
+    population_gradient,
+    random_directions,
+    uniform,
+)
 
 DELTA = 0.05
 """The probability of failure that high-probability statements are tried at."""
@@ -122,10 +133,7 @@ def gradient_norm(problem: Problem, alphas: tuple[float, ...], points: int = 200
 
 
 def erfc_bounds(points: int = 100_000) -> dict[str, float]:
-    """The printed bounds and derivative of erfc(x / sqrt 2) on 0 < x <= 12: how far each is violated, 0 where never.
-
-    Relative to exp(-x^2 / 2), in which all of them are expressed.
-    """
+    """How far the printed bounds and derivative of erfc(x / sqrt 2) are violated on 0 < x <= 12, over exp(-x^2 / 2)."""
     x = torch.linspace(12 / points, 12, points, dtype=torch.float64, requires_grad=True)
     scaled = torch.special.erfcx(x / math.sqrt(2))  # erfc(x / sqrt 2) exp(x^2 / 2)
     root = math.sqrt(2 / math.pi)

@@ -16,22 +16,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.paper.theory.population import (
+from rcad.paper.theory.problem import (
     Gradient,
+    Problem,
+    Row,
     Setting,
+    final,
     growth_at_best,
+    norms,
+    on_sphere,
     paper_closed_form,
     population_gradient,
     population_step,
     population_surrogate,
     pushes,
-)
-from rcad.paper.theory.problem import (
-    Problem,
-    Row,
-    final,
-    norms,
-    on_sphere,
     random_directions,
     surrogate,
     trajectory,
@@ -42,8 +40,7 @@ from rcad.paper.theory.problem import (
 def entropy_ratio(z: Tensor) -> Tensor:
     """H(sigmoid(z)) / exp(-|z|), without the cancellation of computing either first. (...) -> (...).
 
-    H = log(1 + q) + z q / (1 + q) with q = exp(-|z|), so the ratio tends to 1 + |z|: the tails agree in their
-    exponential rate and not in size.
+    H = log(1 + q) + z q / (1 + q) with q = exp(-|z|), so the ratio tends to 1 + |z|: the rates agree, not the sizes.
     """
     z = z.abs()
     q = (-z).exp()
@@ -69,8 +66,7 @@ def entropy_check() -> Row:
 def _integrate(setting: Setting, w: Tensor, integrand: Callable[[Tensor, Tensor], Tensor], nodes: int = 120) -> Tensor:
     """Sum over nodes of integrand(m, mass): Gauss-Legendre between the kinks, where everything is smooth.
 
-    integrand gets the margins and their probability mass, both (..., nodes), and returns (..., nodes) or, for a vector,
-    (..., features, nodes); the result lacks the last dimension.
+    It gets margins and their probability mass, both (..., nodes), and returns (..., nodes) or (..., features, nodes).
     """
     points, weights = (torch.from_numpy(v) for v in np.polynomial.legendre.leggauss(nodes))
     mean, deviation = setting.spread(w)
@@ -97,13 +93,9 @@ def gradient_by_quadrature(setting: Setting, w: Tensor, kind: Gradient) -> Tenso
     def terms(m: Tensor, mass: Tensor) -> Tensor:
         u = _argument(setting, w, m)
         slope = -u.sign() * (-u.abs()).exp() * mass
-        expected = (
-            setting.variances[..., None]
-            * w[..., None]
-            * ((m - mean[..., None]) / deviation[..., None] ** 2)[..., None, :]
-        )
-        first = torch.nn.functional.one_hot(torch.tensor(0), w.shape[-1]).to(w.dtype)
-        expected = expected + setting.beta[..., None, None] * first[:, None]
+        away = (m - mean[..., None]) / deviation[..., None] ** 2
+        expected = setting.variances[..., None] * w[..., None] * away[..., None, :]
+        expected[..., 0, :] += setting.beta[..., None]
         moved = (m < setting.gamma[..., None]).to(w.dtype) * setting.alpha[..., None]
         return slope[..., None, :] * (expected - times * moved[..., None, :] * w[..., None])
 
@@ -142,9 +134,9 @@ def sample_gradient_check(
 ) -> Row:
     """Autograd of the sample objective with x~ moving with w, at one w with w1 = 0.7, in `batches` parts for its error.
 
-    The paper's finite-sample step replaces the derivative of M by the sample gradient; this measures the difference,
-    along w1 and along w2 (inner products, as in the lemma). sample: by autograd; mean: the exact mean of the examples'
-    gradients; derivative: of M, exact. errors_from_*: sample minus exact, in standard errors of the sample.
+    How far it is from the derivative of M, which the paper's finite-sample step takes it for, along w1 and along w2.
+    sample: by autograd; mean: the exact mean of the examples' gradients; derivative: of M, exact. errors_from_*: sample
+    minus exact, in standard errors of the sample.
     """
     sample = replace(problem, n=n // batches).sample(batches, generator)
     w = random_directions(1, problem.d + 1, generator)[0]
@@ -269,8 +261,7 @@ def conclusion_scan(
 ) -> Row:
     """Projected ascent on the population objective from a start that the theorem allows, with beta w1 >= K alpha.
 
-    Shares of settings in which ||w2|| <= 0.05 is reached, and in which it fell and rose; those that start there are
-    left out.
+    Shares of settings in which ||w2|| <= 0.05 is reached, and it fell or rose; those that start there are left out.
     """
     eps, lr = 0.05, 0.02
     setting, w = theorem_settings(count, generator)

@@ -13,7 +13,6 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from rcad.paper.theory.population import Setting, attraction
 from rcad.paper.theory.problem import (
     ERM_LR,
     RCAD_LR,
@@ -23,7 +22,9 @@ from rcad.paper.theory.problem import (
     Reading,
     Row,
     Sample,
+    Setting,
     Step,
+    attraction,
     band,
     erm_step,
     final,
@@ -106,10 +107,7 @@ def run_trajectories(settings: Settings) -> Trajectories:
 
 
 def run_finals(settings: Settings, *, rcad_steps: int | None = None) -> tuple[Tensor, Tensor]:
-    """The last iterates alone, for large sweeps. ERM: (draws, d + 1); RCAD: (alphas, draws, d + 1).
-
-    rcad_steps: iterations of RCAD where they are not to be as many as ERM's.
-    """
+    """The last iterates alone. ERM: (draws, d + 1); RCAD, after so many steps of its own: (alphas, draws, d + 1)."""
     sample, w = start(settings)
     descend, ascend = _steps(settings, sample)
     erm = final(descend, w, settings.steps)
@@ -129,8 +127,7 @@ HELPFUL = 0.95  # share of draws in which RCAD must beat ERM for an alpha to cou
 def sweep(over: str, values: Sequence[float], base: Settings) -> Row:
     """Vary alpha, or n, d or beta of the problem at the first of base's alphas; every band has one entry per value.
 
-    Where alpha varies, the training sets and ERM are the same for all. better: share of draws in which RCAD's test
-    accuracy exceeds ERM's.
+    better: share of draws in which RCAD's test accuracy exceeds ERM's.
     """
     if over == "alpha":
         first, ends = run_finals(replace(base, alphas=tuple(values)))
@@ -214,10 +211,7 @@ def variants(base: Settings, alphas: tuple[float, ...], steps: Sequence[int]) ->
 
 
 def reading_gap(base: Settings, alpha: float) -> Row:
-    """How far the two readings of x~ end apart on the sphere: test accuracy, and distance of the unit vectors w.
-
-    Same draws, same iterations; only the length of the steps along the sphere differs between the readings.
-    """
+    """How far the two readings of x~ end apart on the sphere: test accuracy, and distance of the unit vectors w."""
     constant, through = (
         run_finals(replace(base, alphas=(alpha,), projection="sphere", reading=reading))[1][0]
         for reading in get_args(Reading)
@@ -241,10 +235,7 @@ def together(base: Settings, alpha: float) -> Row:
 
 
 def step_sizes(base: Settings, lrs: Sequence[float], steps: Sequence[int]) -> list[Row]:
-    """What RCAD's learning rate, which the paper does not give, decides: accuracies and shares better than ERM.
-
-    alpha = 0.01 (small) and 0.7 (large) for every learning rate and number of iterations of RCAD.
-    """
+    """What RCAD's learning rate decides at the small and the large alpha: accuracies and shares better than ERM."""
     rows = []
     for lr, count in product(lrs, steps):
         _, *means = _ends(replace(base, alphas=(SMALL, LARGE), rcad_lr=lr), count)

@@ -1,0 +1,149 @@
+"""The studies behind the suggested alpha and the defaults: what their records say, and what the pages say of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import default_values_page as pages
+import measured_alpha as study
+import numpy as np
+import pytest
+
+from rcad.loss.terms import WEIGHT
+from rcad.paper.record import Study
+
+pytest.importorskip("sklearn")
+
+ROOT = Path(__file__).parents[2]
+TRIAL = ("--scale", "smoke", "--out")
+
+
+def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
+    made = Study.read(ROOT / "results/alpha/alpha.json")
+    curve, *searches = made.details["images"]
+    f4 = Study.read(ROOT / "results/F4/F4.json")
+    assert curve["alphas"] == list(f4.series[0].x)
+    nll, accuracy = (dict(zip(curve["alphas"], curve[name], strict=True)) for name in ("nll", "accuracy"))
+    assert curve["best"] == {"NLL": min(nll, key=nll.__getitem__), "accuracy": max(accuracy, key=accuracy.__getitem__)}
+    rows = [(one, by, best) for one in (curve, *searches) for by, best in one["best"].items()]
+    page = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
+    for one, by_what, best in rows:
+        found = one["suggested"]
+        cells = [one["setting"], by_what, f"{best:.2g}", f"{found:.2g}", f"{found / best:.1f}x"]
+        assert f"| {' | '.join(cells)} |" in page
+    assert max(one["suggested"] / best for one, _, best in rows) == pytest.approx(10, rel=0.1)
+    assert "it can be ten times too large" in page
+    assert {*made.details["dropped"]["images"].values()} == {0.0}
+    near = sum(0.5 <= ratio <= 2 for ratio in made.details["dropped"]["ratios"].values())
+    assert near == len(made.details["dropped"]["ratios"]) == 10
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study's trial, with what it needs of T7's record, made up."""
+    folder = tmp_path_factory.mktemp("alpha")
+    arms = {"rcad": {"candidates": [{"alpha": 0.1}, {"alpha": 1.0}]}}
+    tuning = {"synthetic": {"rcad": {"chosen": [0, 1, 1]}}}
+    Study("T7", "made up", settings={"arms": arms}, details={"tuning": tuning}).write(folder / "uci.json")
+    assert study.main([*TRIAL, str(folder), "--uci", str(folder / "uci.json")]) == 0
+    return folder
+
+
+def test_every_part_has_its_rows(out: Path) -> None:
+    made = Study.read(out / "alpha.json").details
+    (row,) = made["linear"]
+    assert min(row["helpful"]) <= row["best_alpha"] <= max(row["helpful"])
+    assert row["best"] > row["erm"]
+    grids = [*made["moons"], made["digits"]]
+    for grid in grids:
+        means = np.asarray(grid["grid"]).mean(1)
+        assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
+        assert 0 <= grid["erm"] <= 100
+    assert all({"alpha", "accuracy"} == set(part["suggested"]) for part in (row, *grids))
+    digits = made["digits"]
+    assert np.asarray(digits["grid"]).shape == (2, 2)
+    assert digits["alphas"][1] == pytest.approx(2 * digits["alphas"][0])
+    assert math.isclose(digits["suggested"]["alpha"], digits["alphas"][1], rel_tol=0.05)
+    (row,) = made["uci"]
+    assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0])
+    assert len(row["rule"]) == 2
+    assert all(0.1 < value < 3 for value in row["rule"])
+
+
+def test_the_page_is_made_from_the_record_which_is_not_computed_again(
+    out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (out / "alpha.md").read_text()
+    assert "numbers mean nothing" in text
+    assert "## UCI" in text
+    monkeypatch.setattr(study, "run", lambda *arguments: pytest.fail("computed again"))
+    words = [*TRIAL, str(out), "--uci", str(out / "uci.json")]
+    assert study.main(words) == 0
+    made = json.loads((out / "alpha.json").read_text())
+    assert (made["kind"], made["target"]) == ("rcad study", "alpha")
+    (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
+    assert study.main(words) == 2
+    assert study.main(["--uci", str(out / "none.json")]) == 2
+    assert capsys.readouterr().err.count("expected") == 2
+
+
+RECORD: dict[str, Any] = json.loads((ROOT / "results/defaults/defaults.json").read_text(encoding="utf-8"))
+
+
+def test_the_page_is_made_from_the_record() -> None:
+    assert (ROOT / "results/defaults/defaults.md").read_text(encoding="utf-8") == pages.page(RECORD)
+    # lam is the one that held-out examples chose.
+    assert float(RECORD["chosen"]) == WEIGHT
+    assert min(RECORD["ranks"], key=RECORD["ranks"].get) == RECORD["chosen"]
+
+
+@pytest.mark.parametrize("name", RECORD["check"])
+def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
+    """But for the likelihood of moons that plain training has right already."""
+    plain, ours = RECORD["check"][name]["0"], RECORD["check"][name][RECORD["chosen"]]
+    for metric, sign in (("accuracy", 1), ("nll", -1)):
+        gain = sign * np.subtract(ours[metric], plain[metric])
+        half = 2.0 * gain.std(ddof=1) / len(gain) ** 0.5
+        if (name, metric) != ("moons, d = 2", "nll"):
+            assert gain.mean() + half > 0
+        else:
+            assert np.mean(plain["accuracy"]) > 99.5
+
+
+def test_where_the_default_is_safe_on_moons() -> None:
+    """By the rule of `rcad compare`: what the page says in words, cell by cell."""
+    found = pages.judged(RECORD["moons"])
+    worse = {
+        metric: [name for (name, by), one in found.items() if (by, one.outcome) == (metric, "worse")]
+        for metric in pages.METRICS
+    }
+    assert len(found) == 72
+    assert worse["nll"] == ["0.1, 2, 1000", "0.1, 10, 1000"]
+    for name in worse["nll"]:
+        assert np.mean(RECORD["moons"][name]["0"]["accuracy"]) > 99.6
+        assert found[name, "accuracy"].mean > 0
+        assert found[name, "nll"].mean == pytest.approx(-0.005, abs=5e-4)
+    assert worse["accuracy"] == ["0.1, 625, 100", "0.1, 1000, 100"]
+    smaller = {name: found[name, "nll"].mean for name in RECORD["moons"] if not name.endswith(" 1000")}
+    assert (min(smaller, key=smaller.get), min(smaller.values())) == ("0.1, 2, 300", pytest.approx(-0.002, abs=5e-4))
+    for paper in ("0.1, 625, 1000", "0.75, 625, 1000", "0.1, 1000, 1000"):
+        assert (found[paper, "nll"].outcome, found[paper, "accuracy"].outcome) == ("better", "undecided")
+    for name in ("moons, d = 2", "moons, d = 10"):  # where no alpha and no lam would mend it
+        for cells in RECORD["around"][name].values():
+            means = [np.mean(values) for values in cells.values()]
+            assert means == sorted(means)
+            assert min(means) > 0
+
+
+def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:
+    worse: Counter[str] = Counter()
+    for found in RECORD["rules"].values():
+        for rule, values in found.items():
+            mean, half = pages.difference(values, found["0"])
+            worse[rule] += mean > half
+    assert worse.pop("0") == 0
+    assert min(worse.values()) >= 1
