@@ -47,11 +47,13 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
     _encoded(y, dtype): labels from 0, or standardised targets, as a tensor.
     _scores(output, y): how wrong each prediction is, (N,) or (N, T).
     _outputs: units of the last layer.
+    _classes: their number; 0 for regression targets and for several yes/no labels.
     """
 
     n_iter_: int
     loss_curve_: list[float]
     measured_alpha_: float | None = None
+    _classes = 0
 
     def _keep(self, parameters: dict[str, Any]) -> None:
         """Sets the parameters from the local names of `__init__`, unchanged."""
@@ -77,25 +79,16 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         """A weight per example from its class; of `classes`, where they are given, a batch need not hold all."""
         return None
 
-    @property
-    def _classes(self) -> int:
-        """The number of classes; 0 for regression targets and for several yes/no labels."""
-        return 0
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Trains on (N, D) examples and their targets, (N,) or several each; `sample_weight` (N,): what each counts."""
+        return self._fit(X, y, sample_weight)
 
     def _fit(
         self, X: Any, y: Any, sample_weight: Any, *, streaming: bool = False, classes: Array | None = None
     ) -> Self:
-        """Trains on these rows.
-
-        Args:
-            streaming: one epoch on a batch, for `partial_fit`.
-            classes: where they are given; else those of the rows.
-        """
-        check_parameters(self)
-        if streaming:
-            check_streaming(self)
+        """Trains on these rows; streaming: one epoch on a batch. Classes that are not given are those of the rows."""
+        check_parameters(self, streaming)
         fresh = not (hasattr(self, "network_") and (streaming or self.warm_start))
-        hold_out = bool(self.early_stopping)
         if not fresh:
             self._check_continuing()
         table, y = read(self, X, y, categorical=None if fresh else categorical_of(self.columns_))
@@ -107,17 +100,16 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
             self.seed_ = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         self.__dict__.pop("conformal_scores_", None)  # of other weights
         rows, held = np.arange(len(y)), None
-        if hold_out:
-            rows, held = split(
-                y, float(self.validation_fraction), self.seed_, stratified=is_classifier(self) and y.ndim == 1
-            )
+        if self.early_stopping:
+            stratified = is_classifier(self) and y.ndim == 1
+            rows, held = split(y, float(self.validation_fraction), self.seed_, stratified=stratified)
         if fresh:
             self._learn_target(y, weight, classes, dropped=len(y) < count)
             self.columns_ = learn(table.take(rows), None if weight is None else weight[rows])
             if streaming:
                 warn_of_scales(table, getattr(self, "feature_names_in_", range(self.n_features_in_)))
         examples = self._tensors(table, y, weight, None if fresh else self.network_.flat.dtype)
-        chosen = examples if held is None else examples.take(torch.as_tensor(rows, device=examples.x.device))
+        chosen = examples if held is None else examples.take(rows)
         if fresh:
             self.measured_alpha_ = None
         if not self._choose_method(chosen, streaming):
@@ -134,25 +126,19 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         else:
             self.network_ = self.network_.on(chosen.x.device)
         self.network_.pace(float(self.learning_rate), float(self.weight_decay))
+        options = {"seed": self.seed_, "classes": self._classes, "captured": bool(self.captured)}
         losses, scores = train(
-            OneNetwork(
-                self.network_,
-                self.method_,
-                chosen,
-                seed=self.seed_,
-                classes=self._classes,
-                captured=bool(self.captured),
-            ),
+            OneNetwork(self.network_, self.method_, chosen, **options),
             start=self.n_iter_,
             epochs=1 if streaming else int(self.max_iter),
             batch_size=min(LARGEST_BATCH, len(chosen.y)) if self.batch_size == "auto" else int(self.batch_size),
             patience=int(self.n_iter_no_change),
-            held_out=None if held is None else examples.take(torch.as_tensor(held, device=examples.x.device)),
+            held_out=None if held is None else examples.take(held),
             verbose=bool(self.verbose),
         )
         self.loss_curve_ = self.loss_curve_ + losses
         self.n_iter_ += len(losses)
-        if hold_out:
+        if held is not None:
             self.validation_scores_ = scores
         return self
 
@@ -241,8 +227,8 @@ class TableNetwork(Savable, BaseEstimator):  # type: ignore[misc]
         return self.network_.output(torch.from_numpy(self.columns_.transform(table, precision_of(table))))
 
 
-def check_parameters(estimator: Any) -> None:
-    """Raises for a bad parameter; those of the method are checked in `method_for`."""
+def check_parameters(estimator: Any, streaming: bool) -> None:
+    """Raises for a bad parameter, or one that `partial_fit` cannot follow; `method_for` checks those of the method."""
     units = estimator.hidden_layer_sizes
     if isinstance(units, str | dict | set) or not hasattr(units, "__iter__"):
         raise InputError(f"expected hidden_layer_sizes as a tuple such as (100,), but got {units!r}")
@@ -263,6 +249,14 @@ def check_parameters(estimator: Any) -> None:
     if estimator.early_stopping and estimator.validation_fraction == 0:
         raise InputError("expected validation_fraction above 0 beside early_stopping=True, but got 0; try 0.1")
     check_device(estimator.device)
+    if streaming and estimator.early_stopping:
+        raise InputError(
+            "expected early_stopping=False with partial_fit, but got True; use fit, or hold rows out yourself"
+        )
+    if streaming and isinstance(getattr(estimator, "class_weight", None), str):
+        raise InputError(
+            "expected class_weight=None or a dict with partial_fit, but got 'balanced'; give the weights by class"
+        )
 
 
 def check_device(device: Any) -> None:
@@ -275,30 +269,3 @@ def check_device(device: Any) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"{message}: {reason}") from None
-
-
-def check_class_weight(weights: Any, classes: Any) -> None:
-    """Raises unless the weights are "balanced" or finite numbers by class; not all classes need one."""
-    if isinstance(weights, str) and weights == "balanced":
-        return
-    if not isinstance(weights, dict):
-        kind = repr(weights) if isinstance(weights, str) else type(weights).__name__
-        raise InputError(f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {kind}")
-    for label, value in weights.items():
-        finite(f"class_weight of {label!r}", value, minimum=0.0)
-    labels = classes.tolist()
-    foreign = [label for label in weights if label not in labels]
-    if foreign and not set(labels) <= set(weights):
-        raise InputError(f"expected class_weight for classes among {labels}, but got one for {foreign[0]!r}")
-
-
-def check_streaming(estimator: Any) -> None:
-    """Raises for parameters that `partial_fit`, which sees one batch at a time, cannot follow."""
-    if estimator.early_stopping:
-        raise InputError(
-            "expected early_stopping=False with partial_fit, but got True; use fit, or hold rows out yourself"
-        )
-    if isinstance(getattr(estimator, "class_weight", None), str):
-        raise InputError(
-            "expected class_weight=None or a dict with partial_fit, but got 'balanced'; give the weights by class"
-        )

@@ -36,7 +36,6 @@ def method_for(
 
     Args:
         method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
-        alpha, lam: of the method's step and of its entropy; None leaves them as above.
         classes: how many; 0 for regression targets and several labels.
         several: whether each example has several yes/no labels.
         measure: the distance, asked only where it is needed.
@@ -47,29 +46,27 @@ def method_for(
     if isinstance(method, Method) and not method.recipe:
         if alpha is not None or lam is not None:
             raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
-        return _checked(_fitting(method, classes, several))
+        return _fitting(method, classes, several)
     labels, written = bool(classes) or several, _rows(method)
     rows = started(written, labels=labels, table=True)
     for key, value in (("alpha", alpha), ("lam", lam)):
         if value is not None:
             rows = _filled(rows, key, value, written if isinstance(method, str) else ())
     plain = [resolve_auto(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
-    return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
+    return _fitting(Method.from_dict({"methods": plain}), classes, several)
 
 
 def _fitting(method: Method, classes: int, several: bool) -> Method:
-    """The method with a likelihood for its targets."""
-    if not several:
-        return match_targets(method, classes)
-    method = compose(bernoulli(), method) if method.likelihood is None else method
-    other = [part for part in (method.likelihood, *(term.likelihood for term in method.terms)) if part is not None]
-    if not all(isinstance(part, Bernoulli) for part in other):
-        raise InputError(f"expected a method for several yes/no labels each, but got {method.name!r}; choose another")
-    return method
-
-
-def _checked(method: Method) -> Method:
-    """The method; raises if it needs images."""
+    """The method with a likelihood for its targets; raises if it is for others, or for images."""
+    if several:
+        method = compose(bernoulli(), method) if method.likelihood is None else method
+        parts = [method.likelihood, *(term.likelihood for term in method.terms)]
+        if not all(part is None or isinstance(part, Bernoulli) for part in parts):
+            raise InputError(
+                f"expected a method for several yes/no labels each, but got {method.name!r}; choose another"
+            )
+    else:
+        method = match_targets(method, classes)
     images = [step for step in method.augment if not isinstance(step, Mixup)]
     if images:
         raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")

@@ -33,16 +33,7 @@ _DRAWING = RLock()
 
 
 class Network:
-    """A perceptron and its optimizer.
-
-    Args:
-        model: the parameters, of one replica.
-
-    Attributes:
-        flat: all parameters.
-        optimizer: AdamW over `flat`.
-        rate, decay: learning rate and weight decay of the steps to come.
-    """
+    """A perceptron, a model of one replica, and its optimizer: AdamW over `flat`, which holds all parameters."""
 
     def __init__(self, model: StackedMLP) -> None:
         self.model, self.flat = model, model.flat
@@ -56,7 +47,6 @@ class Network:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Units from input to output."""
         return self.model.layout.sizes
 
     def pace(self, rate: float, decay: float) -> None:

@@ -60,12 +60,9 @@ def _table(columns: Sequence[Column], length: int) -> Table:
 
 
 def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple[int, ...] | None = None) -> Any:
-    """A Table from what the user gave; with `y` a pair of both.
+    """A Table from what the user gave; with `y`, which is else scikit-learn's word for none, a pair of both.
 
-    Args:
-        estimator: which learns number and names of the columns, or checks them where `categorical` is given.
-        y: the target, or scikit-learn's word for none.
-        categorical: the positions known from training; None finds them.
+    The estimator learns the columns, or checks them where `categorical` says which were text in training.
     """
     options = {"y": y, "reset": categorical is None}
     if not (isinstance(y, str) and y == "no_validation"):
@@ -120,19 +117,17 @@ def _holds(frame: Any, j: int, kind: Any) -> InputError:
     )
 
 
-def _dense(numbers: Any) -> Array:
+def _dense(numbers: Any) -> Any:
     if not hasattr(numbers, "toarray"):
-        dense: Array = numbers
-        return dense
+        return numbers
     size = float(numbers.shape[0]) * numbers.shape[1] * numbers.dtype.itemsize
     words = f"a sparse matrix of shape {numbers.shape} becomes {size / 1e9:.3g} GB when it is made dense"
     if size > LARGE:
         warnings.warn(f"{words}; reduce its columns before, e.g. with TruncatedSVD", stacklevel=CALLER + 1)
     try:
-        dense = numbers.toarray()
+        return numbers.toarray()
     except MemoryError:
         raise InputError(f"expected a table that fits into memory, but {words}; reduce its columns before") from None
-    return dense
 
 
 def _numbers(frame: Any, j: int) -> Array:

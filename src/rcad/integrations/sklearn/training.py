@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,20 +30,18 @@ LEAST_GAIN = 1e-4
 
 
 class Examples(NamedTuple):
-    """Encoded examples on the device.
+    """Encoded examples on the device: x (N, D), integer labels or standardised targets y, and what each counts.
 
-    Attributes:
-        x: (N, D).
-        y: integer labels or standardised targets, (N,).
-        weight: what each example counts, of mean 1; None for 1 each.
+    The weights are of mean 1; None for 1 each.
     """
 
     x: Tensor
     y: Tensor
     weight: Tensor | None = None
 
-    def take(self, rows: Tensor) -> Examples:
-        return Examples(self.x[rows], self.y[rows], None if self.weight is None else self.weight[rows])
+    def take(self, rows: npt.NDArray[Any]) -> Examples:
+        index = torch.as_tensor(rows, device=self.x.device)
+        return Examples(*(None if part is None else part[index] for part in self))  # type: ignore[arg-type]
 
 
 class CoreStep:
@@ -74,9 +73,7 @@ class CapturedCore(CoreStep):
 
     def __init__(self, network: Network, gradient: Tensor, *rest: Any) -> None:
         super().__init__(network.model, gradient, *rest)
-        self.memory = network.optimizer
-        assert self.memory.first is not None
-        assert self.memory.second is not None
+        self.memory: Any = network.optimizer
         optimizer = torch.optim.AdamW(self.module.parameters(), network.rate, weight_decay=network.decay)
         moments = (network.model.layout.views(moment) for moment in (self.memory.first, self.memory.second))
         for parameter, first, second in zip(self.module.parameters(), *moments, strict=True):
@@ -108,30 +105,20 @@ class OneNetwork(Group):
         network: trained in place.
         seed: of order and noise.
         classes: how many; 0 for regression targets.
-        lean: whether the stacked step may be used; the core's, its slow twin, is for tests.
         captured: whether steps are taken by `rcad.capture` where they can be captured.
     """
 
     def __init__(
-        self,
-        network: Network,
-        method: Method,
-        examples: Examples,
-        *,
-        seed: int,
-        classes: int,
-        lean: bool = True,
-        captured: bool = False,
+        self, network: Network, method: Method, examples: Examples, *, seed: int, classes: int, captured: bool
     ) -> None:
         model = network.model
-        stacked = StackedMethod(StackedLikelihood(Categorical()), ())
         try:
-            stacked = StackedMethod.of([method], Categorical(), model.flat)
-        except InputError:
-            lean = False
+            lean, stacked = True, StackedMethod.of([method], Categorical(), model.flat)
+        except InputError:  # it cannot be stacked: the core's step, its slow twin, is taken
+            lean, stacked = False, StackedMethod(StackedLikelihood(Categorical()), ())
         index = torch.zeros(1, dtype=torch.int64, device=model.flat.device)
-        result = StackedResult.empty(model, 0)
         problem = StackedProblem(Stack(examples.x[None], examples.y[None]), classes)
+        result = StackedResult.empty(model, 0)
         super().__init__(index, [seed], problem, model, stacked, network.optimizer, result, "last")
         self.whole, self.seed = method, seed
         self.core: CoreStep | None = None
@@ -176,7 +163,7 @@ def train(
     batch_size: int,
     patience: int,
     held_out: Examples | None,
-    verbose: bool = False,
+    verbose: bool,
 ) -> tuple[list[float], list[float]]:
     """Trains the network in place; with held-out examples it ends with the weights of the best epoch.
 
@@ -185,8 +172,6 @@ def train(
     Args:
         start: the epochs that were trained before, whose streams of random numbers are continued.
         patience: stop after so many epochs without a gain on the held-out examples.
-        held_out: on which the epochs are judged; None judges none.
-        verbose: print a line per epoch.
     """
     losses, scores, flat = [], [], group.model.flat
     best, best_epoch, best_weights = -math.inf, 0, flat.clone()
@@ -195,17 +180,17 @@ def train(
         if not math.isfinite(group.loss):
             raise InputError(f"expected a finite loss, but it was {group.loss} in epoch {epoch}; lower learning_rate")
         losses.append(group.loss)
-        score = None if held_out is None else _score(group, held_out)
+        line = f"epoch {epoch}: loss {group.loss:.4f}"
+        if held_out is not None:
+            scores.append(_score(group, held_out))
+            line += f", held-out log-likelihood {scores[-1]:.4f}"
         if verbose:
-            held = "" if score is None else f", held-out log-likelihood {score:.4f}"
-            print(f"epoch {epoch}: loss {group.loss:.4f}{held}")
-        if score is not None:
-            scores.append(score)
-            if score > best + LEAST_GAIN:
-                best, best_epoch = score, epoch
-                best_weights.copy_(flat)
-            elif epoch - max(best_epoch, start) >= patience:
-                break
+            print(line)
+        if scores and scores[-1] > best + LEAST_GAIN:
+            best, best_epoch = scores[-1], epoch
+            best_weights.copy_(flat)
+        elif scores and epoch - max(best_epoch, start) >= patience:
+            break
         group.grow(epoch)
     if best_epoch:
         flat.copy_(best_weights)
