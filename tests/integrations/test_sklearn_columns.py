@@ -45,7 +45,7 @@ def test_unseen_categories_and_gaps_are_predicted() -> None:
     new["age"] = np.nan
     p = model.predict_proba(new)
     assert np.isfinite(p).all()
-    encoded = model.columns_.transform(read(model, new, categorical=categorical_of(model.columns_)))
+    encoded = model.columns_.transform(read(model, new, categorical=categorical_of(model.columns_))[0])
     colours = [name.startswith("2=") for name in model.columns_.encoder.features]
     assert sum(colours) == 3
     assert (encoded[:, : len(colours)][:, colours] == 0).all()  # no colour is any of those seen

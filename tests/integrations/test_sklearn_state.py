@@ -23,7 +23,7 @@ from one_line import one_line
 from people import DIABETES, WINE, people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn import network as state_module
+from rcad.integrations.sklearn.base import _read
 
 
 def fitted(kind: str) -> tuple[Any, Any, Any]:
@@ -153,7 +153,7 @@ def test_a_damaged_network_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     model = fitted("labels")[0]
     model.save(path)
-    tensors, meta = state_module._read(path)
+    tensors, meta = _read(path)
     save_file({**tensors, "weights": tensors["weights"][:-1]}, path, metadata={"rcad": json.dumps(meta)})
     with pytest.raises(InputError, match=r"expected a RCADClassifier .* parameters, but got a tensor"):
         RCADClassifier.load(path)
@@ -176,7 +176,7 @@ def test_a_file_of_before_there_were_several_targets(tmp_path: Path) -> None:
     """Centre and scale stood among the plain numbers."""
     model, x, _ = fitted("reals")
     model.save(path := tmp_path / "m.safetensors")
-    tensors, meta = state_module._read(path)
+    tensors, meta = _read(path)
     arrays = {name: meta["arrays"].pop(name) for name in ("center_", "scale_")}
     meta["fitted"] |= {name: value for name, (value, _) in arrays.items()}
     save_file(tensors, path, {"rcad": json.dumps(meta)})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,10 +21,9 @@ from sklearn.exceptions import NotFittedError
 import rcad
 from people import DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods
-from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, base, training
-from rcad.integrations.sklearn.network import Network
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, network
+from rcad.integrations.sklearn.network import CoreStep, Network
 from rcad.integrations.sklearn.tables import _table
-from rcad.integrations.sklearn.training import OneNetwork
 from rcad.models.mlp import MLP
 from rcad.train.task import derived
 
@@ -109,7 +108,7 @@ def test_weights_and_mixing_equal_the_core_too() -> None:
 @pytest.mark.parametrize("estimator", [RCADClassifier(**SHORT), RCADRegressor(**SHORT)], ids=["labels", "reals"])
 def test_the_lean_step_equals_the_core_s(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = estimator.fit(*data(estimator)).module_
-    monkeypatch.setattr(base, "OneNetwork", partial(OneNetwork, lean=False))
+    monkeypatch.setattr(network.StackedMethod, "of", Mock(side_effect=InputError("cannot be stacked")))
     exact = estimator.fit(*data(estimator)).module_
     assert 0 < differ(fast, exact) < 1e-9
 
@@ -193,9 +192,9 @@ def test_captured_steps_are_those_of_the_lean_step(estimator: Any, monkeypatch: 
             one.fit(*data(estimator))
         fitted.append(one)
     assert differ(*(one.module_ for one in fitted)) == 0  # on a CPU there is nothing to capture
-    monkeypatch.setattr(training, "DEVICES", ("cpu",))
+    monkeypatch.setattr(network, "DEVICES", ("cpu",))
     taken = []
-    monkeypatch.setattr(training.CapturedCore, "step", _counting(training.CapturedCore.step, taken))
+    monkeypatch.setattr(CoreStep, "step", _counting(CoreStep.step, taken))
     for _ in range(2):
         one.fit(*data(estimator))
     lean = fitted[0].fit(*data(estimator)).fit(*data(estimator))

@@ -59,23 +59,24 @@ def _table(columns: Sequence[Column], length: int) -> Table:
     return Table(Path("X"), names, tuple(columns), length, lambda row: f"row {row}")
 
 
-def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple[int, ...] | None = None) -> Any:
-    """A Table from what the user gave; with `y`, which is else scikit-learn's word for none, a pair of both.
+def read(
+    estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple[int, ...] | None = None
+) -> tuple[Table, Any]:
+    """A Table from what the user gave, and `y`, which is else scikit-learn's word for none.
 
     The estimator learns the columns, or checks them where `categorical` says which were text in training.
     """
-    options = {"y": y, "reset": categorical is None}
-    if not (isinstance(y, str) and y == "no_validation"):
+    options, alone = {"y": y, "reset": categorical is None}, isinstance(y, str) and y == "no_validation"
+    if not alone:
         options["multi_output"] = True
     texts = _text_columns(x) if categorical is None else categorical
     if not texts:
         checked = validate_data(
             estimator, x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **options
         )
-        numbers, target = checked if isinstance(checked, tuple) else (checked, None)
-        table = _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0])
-        return (table, target) if isinstance(checked, tuple) else table
-    checked = validate_data(estimator, x, skip_check_array=True, **options)
+        numbers, y = (checked, y) if alone else checked
+        return _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0]), y
+    validate_data(estimator, x, skip_check_array=True, **options)
     frame = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x, dtype=object))
     if not len(frame):
         raise InputError(f"expected at least one row, but got a table of shape {frame.shape}")
@@ -85,11 +86,9 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
     columns |= {j: Text(_texts(frame, j)) for j in texts}
     if categorical is None:
         _warn_of_names(frame, columns)
-    table = _table([columns[j] for j in range(frame.shape[1])], len(frame))
-    if not isinstance(checked, tuple):
-        return table
-    check_consistent_length(frame, y)
-    return table, y
+    if not alone:
+        check_consistent_length(frame, y)
+    return _table([columns[j] for j in range(frame.shape[1])], len(frame)), y
 
 
 def _text_columns(x: Any) -> tuple[int, ...]:
