@@ -89,8 +89,7 @@ def check_strategy(accelerator: Accelerator) -> None:
     if not hasattr(accelerator, "distributed_type"):
         raise InputError(f"expected the accelerator before the method, but got {type(accelerator).__name__}")
     kind = accelerator.distributed_type
-    sharded = kind in {getattr(DistributedType, name, None) for name in SHARDED}
-    if sharded and not getattr(accelerator, "is_fsdp2", False):
+    if kind.name in SHARDED and not getattr(accelerator, "is_fsdp2", False):
         name = "FSDP of version 1" if kind == DistributedType.FSDP else kind.value
         raise InputError(
             f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {name}; "

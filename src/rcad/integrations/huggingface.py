@@ -8,8 +8,6 @@ from __future__ import annotations
 import inspect
 import json
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -62,20 +60,6 @@ def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
         return None, None
     mean, std = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
     return (None, None) if mean is None or std is None else (tuple(mean), tuple(std))
-
-
-def load_converted(folder: str, model: nn.Module, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """Loads a checkpoint as `from_pretrained` does and returns the names that are still missing.
-
-    transformers 5.22 writes some models, such as ViT, under older names, and only `from_pretrained` turns them back.
-    """
-    if not isinstance(model, transformers.PreTrainedModel) or getattr(model, "is_quantized", False):
-        return missing
-    with preserved_rng(torch.device("cpu")):
-        loaded, info = type(model).from_pretrained(folder, dtype="auto", output_loading_info=True)
-    left = tuple(info["missing_keys"])
-    model.load_state_dict({key: value for key, value in loaded.state_dict().items() if key not in left}, strict=False)
-    return left
 
 
 Base: Any = Trainer if TYPE_CHECKING else object  # a mixin, whose superclass is some Trainer
@@ -178,7 +162,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             self._packs.find(x.get("position_ids"))
         options |= {"step": self.state.global_step, "generator": self._generator}
         share = self._share(items, num_items_in_batch)
-        with encoder_named(self.model):
+        try:
             if self._stepping and not return_outputs and not self._overridden():
                 scaled = getattr(self.accelerator.scaler, "scale", lambda outputs: outputs)
                 shared = SimpleNamespace(scale=lambda outputs: scaled(outputs * share))
@@ -188,6 +172,13 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             else:
                 losses = criterion.losses(model, x, target, **options)
                 loss = losses.total * share
+        except RuntimeError as error:
+            if "requires_grad flags of leaf" not in str(error):
+                raise
+            raise InputError(
+                f"expected an input that may have a gradient, but {type(self.model).__name__} sets requires_grad on it "
+                "while it trains its feature encoder; call model.freeze_feature_encoder() first"
+            ) from None
         for name, value in self.resolved.readable(losses.parts).items():
             total, count = self._parts.get(name, (0.0, 0))
             self._parts[name] = (total + value, count + 1)
@@ -226,8 +217,17 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             super()._issue_warnings_after_load(load_result)
 
     def _load_rest(self, folder: str, model: nn.Module) -> None:
-        missing, self._missing = self._missing, ()
-        names = load_converted(folder, model, missing) if missing else ()
+        """Loads what is missing as `from_pretrained` does, and warns of what is missing still.
+
+        transformers 5.22 writes some models, such as ViT, under older names, which only `from_pretrained` turns back.
+        """
+        names, self._missing = self._missing, ()
+        if names and isinstance(model, transformers.PreTrainedModel) and not getattr(model, "is_quantized", False):
+            with preserved_rng(torch.device("cpu")):
+                loaded, info = type(model).from_pretrained(folder, dtype="auto", output_loading_info=True)
+            names = tuple(info["missing_keys"])
+            found = {key: value for key, value in loaded.state_dict().items() if key not in names}
+            model.load_state_dict(found, strict=False)
         if names:
             more = f" and {len(names) - 1} more are" if names[1:] else " is"
             warnings.warn(
@@ -339,23 +339,17 @@ def check_trainer(trainer: Any, resolved: Resolved) -> None:
         raise InputError(f"expected an optimizer that steps after the backward, but got {optimizer}; choose another")
     if list(trainer.label_names) != ["labels"]:
         raise InputError(f"expected labels under 'labels' alone, but got {', '.join(trainer.label_names)}")
-    _check_model(model, resolved.likelihood)
-
-
-def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
-    name = type(model).__name__
-    parameters = inspect.signature(model.forward).parameters
+    name, parameters = type(model).__name__, inspect.signature(model.forward).parameters
     if "input_ids" in parameters and "inputs_embeds" not in parameters:
         raise InputError(f"expected a model that takes inputs_embeds, which are to move, but {name}.forward does not")
-    if not isinstance(likelihood, Categorical):
+    if not isinstance(resolved.likelihood, Categorical):
         return
-    problem = problem_type(model)
-    if problem == "regression":
+    if problem_type(model) == "regression":
         raise InputError(
             'expected a Gaussian likelihood for problem_type="regression", but got Categorical; give the model two '
             'outputs per target (num_labels=2: a mean and a log-variance) and use method="gaussian + rcad(...)"'
         )
-    if problem == MULTI_LABEL:
+    if problem_type(model) == MULTI_LABEL:
         raise InputError(
             f'expected a Bernoulli likelihood for problem_type="{MULTI_LABEL}", but got Categorical; '
             "pass likelihood=rcad.Bernoulli() to the Criterion"
@@ -382,20 +376,6 @@ def check_labels(model: nn.Module, labels: Any, likelihood: Likelihood) -> None:
             f'{problem_type(model)}; set it to "{MULTI_LABEL}" for yes/no labels, to "{SINGLE_LABEL}" for '
             'probabilities of the classes, or use method="gaussian + rcad(...)" for regression targets'
         )
-
-
-@contextmanager
-def encoder_named(model: nn.Module) -> Iterator[None]:
-    """Names the remedy where an audio feature encoder sets requires_grad on an input that already has a gradient."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "requires_grad flags of leaf" not in str(error):
-            raise
-        raise InputError(
-            f"expected an input that may have a gradient, but {type(model).__name__} sets requires_grad on it while it "
-            "trains its feature encoder; call model.freeze_feature_encoder() first"
-        ) from None
 
 
 @torch.no_grad()

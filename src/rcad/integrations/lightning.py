@@ -76,8 +76,8 @@ class RCADMixin:
         `accumulate`, the batches that are summed before the optimizer steps.
         """
         network: Any = self if model is None else model
-        counts: Any = {"accumulate": accumulate, "number": batches_seen(self)}
-        losses = self._step().backward(network, x, y, self.manual_backward, **counts)
+        number = batches_seen(self)
+        losses = self._step().backward(network, x, y, self.manual_backward, accumulate=accumulate, number=number)
         self._log(losses)
         return losses
 
@@ -259,10 +259,8 @@ class RCADCallback(Callback):  # type: ignore[misc]
 def check_capture(trainer: Trainer) -> None:
     """Raises for settings of the Trainer that captured=True does not support."""
     for name in ("accumulate_grad_batches", "world_size"):
-        if getattr(trainer, name) != 1:
-            raise InputError(
-                f"expected {name}=1 with captured=True, but got {getattr(trainer, name)}; leave captured out"
-            )
+        if (value := getattr(trainer, name)) != 1:
+            raise InputError(f"expected {name}=1 with captured=True, but got {value}; leave captured out")
     how = getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)
     if trainer.gradient_clip_val and how not in (None, "norm"):
         raise InputError(f'expected gradient_clip_algorithm="norm" with captured=True, but got {how!r}')

@@ -120,7 +120,6 @@ def check_net(net: Any, mixin: type) -> None:
             )
 
 
-WEIGHT = "sample_weight"
 KEPT = "rcad_state"
 """A buffer of the net's criterion: alpha as measured (-1: not yet), on how many batches, calls, optimizer steps."""
 
@@ -224,7 +223,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         options: dict[str, Any] = {"step": self.rcad_steps_, "accumulate": self.accumulate}
         if isinstance(x, Mapping):
             x = self._merge_x_and_fit_params(x, fit_params)
-            options["weight"] = x.get(WEIGHT)
+            options["weight"] = x.get("sample_weight")
         elif fit_params:
             raise InputError(f"expected X to be a dict with {', '.join(fit_params)} in it, but got them beside X")
         classes = getattr(self, "classes_", None)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from sklearn.base import BaseEstimator, is_classifier
+from sklearn.base import BaseEstimator, RegressorMixin, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 from torch import Tensor
@@ -39,9 +39,7 @@ UNMEASURED = 0.3
 VERSION = 2
 ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_", "conformal_scores_")
 PLAIN = {
-    "n_features_in_": int,
-    "n_iter_": int,
-    "seed_": int,
+    **dict.fromkeys(("n_features_in_", "n_iter_", "seed_"), int),
     "loss_curve_": [float],
     "validation_scores_": ([float], None),
     **dict.fromkeys(("alpha_", "measured_alpha_"), (float, None)),
@@ -88,6 +86,7 @@ class TableNetwork(BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
+        tags.target_tags.multi_output = isinstance(self, RegressorMixin)
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -186,8 +185,8 @@ class TableNetwork(BaseEstimator):  # type: ignore[misc]
                 self.measured_alpha_ = measured_alpha(examples.x, labels, examples.weight)
             return self.measured_alpha_
 
-        options: dict[str, Any] = {"classes": self._classes, "several": several, "measure": measure}
-        self.method_ = method_for(self.method, self.alpha, self.lam, **options)
+        given = {name: getattr(self, name) for name in ("alpha", "lam") if getattr(self, name) is not None}
+        self.method_ = method_for(self.method, given, classes=self._classes, several=several, measure=measure)
         self.alpha_ = distance_of(self.method_)
         return not is_needed or self.measured_alpha_ is not None
 
@@ -247,10 +246,15 @@ class TableNetwork(BaseEstimator):  # type: ignore[misc]
         """Writes the fitted estimator whole or not at all. A random_state that is a generator is not kept."""
         if not hasattr(self, "network_"):
             raise InputError(f"expected a fitted {type(self).__name__} to save, but fit was not called")
+        parameters = self.get_params()
+        if not isinstance(parameters.get("random_state", 0), int | np.integer):
+            parameters["random_state"] = None
+        if isinstance(parameters.get("class_weight"), dict):  # whose keys need not be texts
+            parameters["class_weight"] = list(parameters["class_weight"].items())
         meta = {
             "version": VERSION,
             "estimator": type(self).__name__,
-            "parameters": {name: _plain(name, value) for name, value in self.get_params().items()},
+            "parameters": parameters,
             "sizes": list(self.network_.sizes),
             "columns": self.columns_.to_dict(),
             "method": _rows(self.method_),
@@ -344,13 +348,6 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not isinstance(meta, dict) or "weights" not in tensors:
         raise InputError(f"{message}, but got other tensors")
     return tensors, meta
-
-
-def _plain(name: str, value: Any) -> Any:
-    """A parameter for JSON."""
-    if name == "random_state" and not isinstance(value, int | np.integer):
-        return None
-    return list(value.items()) if name == "class_weight" and isinstance(value, dict) else value
 
 
 def _json(value: Any) -> Any:

@@ -68,8 +68,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         n_iter_: epochs trained in all.
         loss_curve_: the mean training loss by epoch.
         validation_scores_: the held-out log-likelihood by epoch of the last fit; only with early stopping.
-        n_features_in_: how many columns the table has.
-        feature_names_in_: their names; only for a DataFrame.
+        n_features_in_, feature_names_in_: of the table; names only for a DataFrame.
         module_: a copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`.
         conformal_scores_: 1 - p of the true class of the rows given to `calibrate`.
         columns_, network_, seed_: internal.
@@ -191,27 +190,23 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         return torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
 
     def _class_weight(self, y: Array, classes: Array | None) -> Array | None:
-        if self.class_weight is None:
+        weights = self.class_weight
+        if weights is None:
             return None
         if y.ndim == 2:
             raise InputError("expected class_weight=None for several labels, but got weights; weigh rows instead")
-        check_class_weight(self.class_weight, np.unique(y) if classes is None else classes)
-        if isinstance(self.class_weight, dict):
-            return np.array([self.class_weight.get(label, 1.0) for label in y.tolist()], dtype=np.float64)
-        weights: Array = compute_sample_weight(self.class_weight, y)
-        return weights
-
-
-def check_class_weight(weights: Any, classes: Any) -> None:
-    """Raises unless the weights are "balanced" or finite numbers by class; not all classes need one."""
-    if isinstance(weights, str) and weights == "balanced":
-        return
-    if not isinstance(weights, dict):
-        kind = repr(weights) if isinstance(weights, str) else type(weights).__name__
-        raise InputError(f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {kind}")
-    for label, value in weights.items():
-        finite(f"class_weight of {label!r}", value, minimum=0.0)
-    labels = classes.tolist()
-    foreign = [label for label in weights if label not in labels]
-    if foreign and not set(labels) <= set(weights):
-        raise InputError(f"expected class_weight for classes among {labels}, but got one for {foreign[0]!r}")
+        if isinstance(weights, str) and weights == "balanced":
+            balanced: Array = compute_sample_weight(weights, y)
+            return balanced
+        if not isinstance(weights, dict):
+            got = repr(weights) if isinstance(weights, str) else type(weights).__name__
+            raise InputError(
+                f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {got}"
+            )
+        for label, value in weights.items():
+            finite(f"class_weight of {label!r}", value, minimum=0.0)
+        labels = (np.unique(y) if classes is None else classes).tolist()
+        foreign = [label for label in weights if label not in labels]
+        if foreign and not set(labels) <= set(weights):  # not all classes need one
+            raise InputError(f"expected class_weight for classes among {labels}, but got one for {foreign[0]!r}")
+        return np.array([weights.get(label, 1.0) for label in y.tolist()], dtype=np.float64)

@@ -166,14 +166,7 @@ class CoreStep:
 
 
 class OneNetwork(Group):
-    """The stacked trainer's group of one replica.
-
-    Args:
-        network: trained in place.
-        seed: of order and noise.
-        classes: how many; 0 for regression targets.
-        captured: whether steps are taken by `rcad.capture` where they can be captured.
-    """
+    """The stacked trainer's group of one replica, whose network is trained in place; 0 classes are regression."""
 
     def __init__(
         self, network: Network, method: Method, examples: Examples, *, seed: int, classes: int, captured: bool
@@ -231,13 +224,10 @@ def train(
     held_out: Examples | None,
     verbose: bool,
 ) -> tuple[list[float], list[float]]:
-    """Trains the network in place; with held-out examples it ends with the weights of the best epoch.
+    """The mean training loss and the held-out mean log-likelihood of each epoch.
 
-    Returns the mean training loss and the held-out mean log-likelihood of each epoch.
-
-    Args:
-        start: the epochs that were trained before, whose streams of random numbers are continued.
-        patience: stop after so many epochs without a gain on the held-out examples.
+    It goes on after the first `start` epochs. With held-out examples it stops after `patience` epochs without a gain
+    there, and ends with the weights of the best.
     """
     losses, scores, flat = [], [], group.model.flat
     best, best_epoch, best_weights = -math.inf, 0, flat.clone()

@@ -141,11 +141,6 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
     def _outputs(self) -> int:
         return 2 * np.size(self.center_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
-
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         if y.shape[1:] != np.shape(self.center_):
             before = f"{np.size(self.center_)} targets" if np.ndim(self.center_) else "one target"

@@ -66,9 +66,8 @@ def read(
 
     The estimator learns the columns, or checks them where `categorical` says which were text in training.
     """
-    options, alone = {"y": y, "reset": categorical is None}, isinstance(y, str) and y == "no_validation"
-    if not alone:
-        options["multi_output"] = True
+    alone = isinstance(y, str) and y == "no_validation"
+    options = {"y": y, "reset": categorical is None} | ({} if alone else {"multi_output": True})
     texts = _text_columns(x) if categorical is None else categorical
     if not texts:
         checked = validate_data(
@@ -92,22 +91,18 @@ def read(
 
 
 def _text_columns(x: Any) -> tuple[int, ...]:
-    """Positions of the columns of a DataFrame that hold no numbers."""
+    """Positions of the columns of a DataFrame that hold no numbers; Python objects may be numbers, too."""
     if not (hasattr(x, "iloc") and getattr(x, "ndim", 0) == 2):
         return ()
+    texts = []
     for j, dtype in enumerate(x.dtypes):
         if getattr(dtype, "kind", "") in "mM" or isinstance(dtype, pd.PeriodDtype):
             raise _holds(x, j, dtype)
-    columns = [(j, dtype) for j, dtype in enumerate(x.dtypes) if not pd.api.types.is_numeric_dtype(dtype)]
-    return tuple(j for j, _ in columns if not _numeric_objects(x.iloc[:, j]))
-
-
-def _numeric_objects(column: Any) -> bool:
-    """Whether a column of Python objects holds nothing but numbers and gaps."""
-    if column.dtype != object:
-        return False
-    values = column.dropna()
-    return len(values) > 0 and all(isinstance(v, Real | Decimal) for v in values)
+        objects = x.iloc[:, j].dropna() if pd.api.types.is_object_dtype(dtype) else ()
+        are_numbers = len(objects) > 0 and all(isinstance(value, Real | Decimal) for value in objects)
+        if not (are_numbers or pd.api.types.is_numeric_dtype(dtype)):
+            texts.append(j)
+    return tuple(texts)
 
 
 def _holds(frame: Any, j: int, kind: Any) -> InputError:
