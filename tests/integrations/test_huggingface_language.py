@@ -15,7 +15,6 @@ import transformers
 from transformers import DataCollatorWithFlattening
 
 from equal import moved, same_parameters
-from one_line import one_line
 from rcad import InputError, suggest_alpha
 from rcad.integrations.embeddings import Packs, embedding_distance
 from rcad.integrations.huggingface import RCADTrainer
@@ -163,7 +162,10 @@ def test_lora_equals_a_loop_written_out(checkpointing: bool, tmp_path: Path) -> 
     same_parameters(ours.get_base_model().model.embed_tokens, llama().model.embed_tokens)
 
 
-def test_alpha_in_units_of_the_embeddings() -> None:
+def test_alpha_in_units_of_the_embeddings(tmp_path: Path) -> None:
+    for make, alpha in ((llama, "auto"), (bert, 0.5)):  # texts to classify have the flag as well
+        made = RCADTrainer(make(), arguments(tmp_path), embedding_alpha=alpha)
+        assert made.resolved.criterion.loss.terms[1].where.alpha == embedding_distance(make(), alpha)
     model = llama()
     rows = model.get_input_embeddings().weight.detach()
     rows[0] = 0.0  # padding says nothing
@@ -174,29 +176,3 @@ def test_alpha_in_units_of_the_embeddings() -> None:
     rows.zero_()
     with pytest.raises(InputError, match="but the table holds zeros"):
         embedding_distance(model, 1.0)
-
-
-def test_measured_and_said(tmp_path: Path) -> None:
-    made = RCADTrainer(llama(), arguments(tmp_path), method=METHOD, embedding_alpha="auto")
-    assert made.resolved.criterion.loss.terms[1].where.alpha == embedding_distance(llama(), "auto")
-    made = RCADTrainer(bert(), arguments(tmp_path), embedding_alpha=0.5)  # texts to classify have the flag as well
-    assert made.resolved.criterion.loss.terms[1].where.alpha == embedding_distance(bert(), 0.5)
-
-
-def t5() -> Any:
-    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": VOCABULARY}
-    return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0))
-
-
-@pytest.mark.parametrize(
-    ("make", "options", "says"),
-    [
-        (t5, {"method": "erm"}, "but got T5ForConditionalGeneration, which has an encoder and a decoder"),
-        (llama, {}, 'expected method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
-        (llama, {"embedding_alpha": -1.0}, "expected embedding_alpha to be a finite number >= 0, but got -1.0"),
-        (llama, {"method": "erm", "embedding_alpha": 0.5}, "to belong to one part of 'erm', but it belongs to no part"),
-    ],
-)
-def test_what_cannot_be_done_is_refused_in_one_line(make: Any, options: Any, says: str, tmp_path: Path) -> None:
-    with one_line(says):
-        RCADTrainer(make(), arguments(tmp_path), **options)
