@@ -6,6 +6,7 @@ import inspect
 import pickle
 import re
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,6 @@ import pandas as pd
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, make_friedman1
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
@@ -25,7 +25,6 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
@@ -47,27 +46,12 @@ def test_defaults_work_on_small_tables() -> None:
     assert cross_val_score(RCADRegressor(random_state=0), *DIABETES, cv=3).mean() > 0.4
 
 
-def test_probabilities_agree_with_each_other() -> None:
-    x, y = CANCER
-    model = short().fit(x, y)
-    p = model.predict_proba(x)
-    assert p.shape == (len(y), 2)
-    assert p.sum(1) == pytest.approx(1.0)
-    assert np.exp(model.predict_log_proba(x)) == pytest.approx(p)
-    assert np.array_equal(model.predict(x), model.classes_[p.argmax(1)])
-    far = model.predict_log_proba(1e6 * x)
+def test_a_probability_of_zero_has_a_logarithm() -> None:
+    model = short().fit(*CANCER)
+    far = model.predict_log_proba(1e6 * CANCER[0])
     assert np.isfinite(far).all()
-    assert far.min() < -1000  # where the probability itself is zero
+    assert far.min() < -1000
     assert (model.n_iter_, len(model.loss_curve_)) == (30, 30)
-
-
-def test_labels_may_be_anything() -> None:
-    x, y = WINE
-    names = np.array(["gamay", "merlot", "pinot"])[y]
-    assert set(short().fit(x, names).predict(x)) == set(names)
-    flags = short().fit(x, y > 0)
-    assert flags.classes_.dtype == bool
-    assert flags.predict(x).dtype == bool
 
 
 def test_alpha_is_measured_on_standardised_examples() -> None:
@@ -109,21 +93,15 @@ def test_twins_of_another_class_have_no_part_in_the_measured_alpha() -> None:
     x, y = WINE
     plain = short(max_iter=1).fit(x, y).alpha_
     doubled = np.concatenate([x, x[::2], x[::2]]), np.concatenate([y, y[::2], (y[::2] + 1) % 3])
-    assert suggest_alpha(*map(torch.from_numpy, doubled)) > 0
     measured = short(max_iter=1).fit(*doubled).alpha_
     assert 0.5 * plain < measured < 2 * plain
     # Without weights and with weights that are nearly equal, the same.
     nearly = 1 + 1e-9 * np.arange(len(doubled[1]))
     assert short(max_iter=1).fit(*doubled, sample_weight=nearly).alpha_ == pytest.approx(measured, abs=2e-4)
-
-
-def test_a_distance_of_zero_is_never_measured() -> None:
-    table = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0)
-    y = np.arange(8) % 2
+    table, labels = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0), np.arange(8) % 2
     for weight in (None, np.linspace(1, 2, 8)):
         with pytest.raises(InputError, match=r"each has an identical one there; give alpha a number, e"):
-            short().fit(table, y, sample_weight=weight)
-    assert short(alpha=0.5, max_iter=1).fit(table, y).alpha_ == 0.5
+            short().fit(table, labels, sample_weight=weight)
     near = np.concatenate([[-1e6, 1e6], 4 * (np.arange(38) - 18.5)])[:, None]
     assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
@@ -136,7 +114,6 @@ def test_regression_has_defaults_of_its_own() -> None:
 
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
-    ({"method": "rcad(alpha="}, "expected a method like"),
     ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
     ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
     ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
@@ -151,7 +128,6 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
     ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .. alpha=2 "),
     ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
-    ({"method": "rcad(lam=0.1)", "lam": 0.2}, "expected lam once"),
     ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
     ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
     ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
@@ -164,16 +140,10 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
     ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
-    ({"max_iter": None}, "expected max_iter to be a whole number >= 1, but got None"),
-    ({"max_iter": "a"}, "expected max_iter to be a whole number >= 1, but got 'a'"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
-    ({"warm_start": 1}, "expected warm_start to be True or False, but got 1"),
     ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
-    ({"class_weight": "equal"}, "'balanced' or a dict of weights by class, but got 'equal'"),
     ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
-    ({"class_weight": {0: float("nan")}}, "expected class_weight of 0 to be a finite number"),
-    ({"class_weight": {2: float("inf")}}, "expected class_weight of 2 to be a finite number"),
     ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
     ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
     ({"class_weight": {0: 0, 1: 0}}, "expected at least 2 classes in the rows of weight above zero, but got 1 class"),
@@ -187,21 +157,16 @@ test_methods_of_the_wrong_task_are_refused = refusals(
 )
 
 
-def test_weights_say_how_much_examples_count() -> None:
+def test_examples_without_weight_are_not_there() -> None:
     x, y = WINE
-    plain = short().fit(x, y)
-    assert np.array_equal(
-        short().fit(x, y, sample_weight=np.full(len(y), 7.0)).predict_proba(x), plain.predict_proba(x)
-    )
     without = short().fit(x[y != 2], y[y != 2])
     zero = short().fit(x, y, sample_weight=(y != 2).astype(float))
     assert zero.classes_.tolist() == [0, 1]
-    assert np.array_equal(short(class_weight={2: 0.0}).fit(x, y).predict_proba(x), without.predict_proba(x))
-    assert np.array_equal(zero.predict_proba(x), without.predict_proba(x))
-    with pytest.raises(ValueError, match="weight"):
-        short().fit(x, y, sample_weight=np.zeros(len(y)))
-    with pytest.raises(ValueError, match=r"[Nn]egative"):
-        short().fit(x, y, sample_weight=-np.ones(len(y)))
+    for model in (zero, short(class_weight={2: 0.0}).fit(x, y)):
+        assert np.array_equal(model.predict_proba(x), without.predict_proba(x))
+    for weight in (np.zeros(len(y)), -np.ones(len(y))):
+        with pytest.raises(ValueError, match=r"weight|[Nn]egative"):
+            short().fit(x, y, sample_weight=weight)
 
 
 def test_class_weights_are_sample_weights_by_class() -> None:
@@ -221,7 +186,6 @@ def test_partial_fit_goes_on_one_epoch_at_a_time() -> None:
     for _ in range(4):
         model.partial_fit(x, y, classes=[0, 1, 2])
     assert np.array_equal(model.predict_proba(x), short(max_iter=4).fit(x, y).predict_proba(x))
-    assert (model.n_iter_, len(model.loss_curve_)) == (4, 4)
     part = short().partial_fit(x[y < 2], y[y < 2], classes=[0, 1, 2])
     assert part.predict_proba(x).shape == (len(y), 3)
     with pytest.raises(ValueError, match="classes"):
@@ -268,8 +232,6 @@ def test_too_few_rows_for_early_stopping_are_said_in_one_line() -> None:
     for rows, weight in ((slice(None, None, 20), None), (slice(None), lone)):
         with one_line(match=r"early_stopping to hold out .* set early_stopping=False$"):
             short(early_stopping=True).fit(x[rows], y[rows], sample_weight=weight)
-    with pytest.raises(InputError, match="early_stopping to hold out"):
-        RCADRegressor(early_stopping=True).fit(x[:1], y[:1])
     assert short(early_stopping=True, validation_fraction=0.4, max_iter=1).fit(x[::20], y[::20]).n_iter_ == 1
 
 
@@ -283,10 +245,8 @@ def test_intervals_hold_the_target_about_as_often_as_they_say() -> None:
     assert deviation[x[:, 0] > 0.2].mean() > 2 * deviation[x[:, 0] < -0.2].mean()
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(x, coverage).T
+        assert (high - low) / 2 == pytest.approx(NormalDist().inv_cdf(0.5 + coverage / 2) * deviation)
         assert abs(((low < y) & (y < high)).mean() - coverage) < 0.08
-    assert model.predict_interval(x) == pytest.approx(
-        np.stack([mean - 1.6449 * deviation, mean + 1.6449 * deviation], 1), rel=1e-3
-    )
     with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1, but got 90"):
         model.predict_interval(x, 90)
 
@@ -313,10 +273,6 @@ def test_in_a_pipeline_and_a_grid() -> None:
     assert search.best_estimator_[-1].feature_names_in_.shape == (13,)
 
 
-def test_calibrated() -> None:
-    assert CalibratedClassifierCV(short(), method="isotonic", cv=3).fit(*CANCER).score(*CANCER) > 0.9
-
-
 class Fixed(RCADClassifier):
     """A subclass that leaves one parameter open."""
 
@@ -327,18 +283,6 @@ class Fixed(RCADClassifier):
 def test_subclasses_may_have_fewer_parameters() -> None:
     model = clone(Fixed(0.7)).fit(*WINE)
     assert (model.alpha_, model.n_iter_, model.get_params()) == (0.7, 1, {"alpha": 0.7})
-
-
-def test_clones_and_tags() -> None:
-    model = short(methods.rcad(0.7, 0.5), alpha=0.3)
-    twin = clone(model)
-    assert twin.get_params() == model.get_params()
-    assert not hasattr(clone(model.fit(*WINE)), "network_")
-    tags = get_tags(model)
-    assert tags.input_tags.allow_nan
-    assert tags.input_tags.sparse
-    assert get_tags(RCADRegressor()).target_tags.multi_output
-    assert "alpha=0.3" in repr(model)
 
 
 def test_every_parameter_and_attribute_is_described() -> None:
@@ -354,35 +298,24 @@ def test_every_parameter_and_attribute_is_described() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_several_labels_come_back_as_from_scikit_learns_own() -> None:
     x, y = LABELS
-    ours, theirs = RCADClassifier(random_state=0), MLPClassifier(random_state=0, max_iter=20)
-    for model in (ours, theirs):
-        model.fit(x, y)
-    for name in ("predict", "predict_proba", "classes_"):
-        pair = [
-            getattr(model, name)(x) if callable(getattr(model, name)) else model.classes_ for model in (ours, theirs)
-        ]
-        assert pair[0].shape == pair[1].shape
-        assert pair[0].dtype.kind == pair[1].dtype.kind
+    ours, theirs = RCADClassifier(random_state=0).fit(x, y), MLPClassifier(random_state=0, max_iter=20).fit(x, y)
     p = ours.predict_proba(x)
+    for mine, other in ((ours.predict(x), theirs.predict(x)), (p, theirs.predict_proba(x))):
+        assert mine.shape == other.shape
+        assert mine.dtype.kind == other.dtype.kind
+    assert ours.classes_.tolist() == theirs.classes_.tolist()
     assert np.array_equal(ours.predict(x), (p > 0.5).astype(int))
     assert np.exp(ours.predict_log_proba(x)) == pytest.approx(p)
     assert ours.score(x, y) > 0.6  # all three labels right
-    guessed = [np.tile(y.mean(0), (len(x), 1))[:, k] for k in range(3)]
     for k in range(3):
-        assert log_loss(y[:, k], p[:, k]) < log_loss(y[:, k], guessed[k])
-    sparse = RCADClassifier(random_state=0).fit(x, csr_matrix(y))
-    assert np.array_equal(sparse.predict_proba(x), p)
-
-
-def test_alpha_is_measured_between_rows_with_different_labels() -> None:
-    x, y = LABELS
-    model = short(max_iter=1).fit(x, y)
-    z = (x - x.mean(0)) / x.std(0)
+        assert log_loss(y[:, k], p[:, k]) < log_loss(y[:, k], np.full(len(x), y[:, k].mean()))
+    assert np.array_equal(RCADClassifier(random_state=0).fit(x, csr_matrix(y)).predict_proba(x), p)
+    # alpha is measured between rows with different labels.
     sets = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
-    assert model.alpha_ == pytest.approx(suggest_alpha(z, sets), abs=1e-4)
+    assert ours.alpha_ == pytest.approx(suggest_alpha((x - x.mean(0)) / x.std(0), sets), abs=1e-4)
 
 
-def test_several_labels_stream_stop_early_and_weigh() -> None:
+def test_several_labels_stream_and_stop_early() -> None:
     x, y = LABELS
     stream = RCADClassifier(random_state=0)
     for part in range(4):
@@ -390,15 +323,8 @@ def test_several_labels_stream_stop_early_and_weigh() -> None:
     assert stream.predict(x).shape == y.shape
     with pytest.raises(InputError, match=r"expected 3 yes/no labels for each row as before, but got .* \(200, 2\)"):
         stream.partial_fit(x, y[:, :2])
-    with pytest.raises(InputError, match="expected 3 yes/no labels for each row as before"):
-        stream.partial_fit(x, y[:, 0])
     stopped = RCADClassifier(early_stopping=True, random_state=0).fit(x, y)
     assert len(stopped.validation_scores_) == stopped.n_iter_
-    twice = np.concatenate([x, x[:50]]), np.concatenate([y, y[:50]])
-    weight = np.where(np.arange(200) < 50, 2.0, 1.0)
-    weighed = short("erm", max_iter=3, batch_size=250).fit(x, y, weight)
-    doubled = short("erm", max_iter=3, batch_size=250).fit(*twice)
-    assert weighed.predict_proba(x) == pytest.approx(doubled.predict_proba(x), abs=1e-6)
     for options, says in (
         ({"class_weight": "balanced"}, "expected class_weight=None for several labels"),
         ({"method": "label_smoothing + rcad"}, "expected a method for several yes/no labels each, but got 'label_smoo"),
@@ -447,27 +373,17 @@ def test_sets_hold_the_class_as_often_as_they_promise_over_seeds() -> None:
 
 
 def test_intervals_hold_the_target_where_the_model_s_own_do_not() -> None:
+    """Also of several targets, each with an interval of its own."""
     own, calibrated = [], []
     for seed in range(6):
-        train, held, test = parts(FRIEDMAN, seed, (150, 150))
+        train, held, test = parts((FRIEDMAN[0], np.stack([FRIEDMAN[1], -(FRIEDMAN[1] ** 2)], 1)), seed, (150, 150))
         model = RCADRegressor(max_iter=200, random_state=0).fit(*train)
         for found in (own, calibrated):
-            low, high = model.predict_interval(test[0], coverage=0.9).T
-            found.append(((low <= test[1]) & (test[1] <= high)).mean())
+            low, high = np.moveaxis(model.predict_interval(test[0], coverage=0.9), -1, 0)
+            found.append(((low <= test[1]) & (test[1] <= high)).mean(0))
             model.calibrate(*held)
     assert np.mean(own) < 0.7
-    assert np.mean(calibrated) == pytest.approx(0.9, abs=0.03)
-
-
-def test_several_targets_have_an_interval_each() -> None:
-    x, y = FRIEDMAN
-    model = RCADRegressor(max_iter=20, random_state=0).fit(x[:200], np.stack([y, -(y**2)], 1)[:200])
-    before = model.predict_interval(x[400:])
-    after = model.calibrate(x[200:400], np.stack([y, -(y**2)], 1)[200:400]).predict_interval(x[400:])
-    assert after.shape == before.shape == (200, 2, 2)
-    truth = np.stack([y, -(y**2)], 1)[400:]
-    inside = ((after[..., 0] <= truth) & (truth <= after[..., 1])).mean(0)
-    assert inside == pytest.approx([0.9, 0.9], abs=0.08)
+    assert np.mean(calibrated, axis=0) == pytest.approx([0.9, 0.9], abs=0.03)
 
 
 def test_what_was_calibrated_is_kept_and_dropped(tmp_path: Path) -> None:

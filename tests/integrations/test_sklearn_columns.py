@@ -54,10 +54,8 @@ def test_unseen_categories_and_gaps_are_predicted() -> None:
 
 
 def test_whole_numbers_are_one_category_whatever_gaps_make_of_them() -> None:
-    assert _level(2) == _level(2.0) == _level(np.float64(2)) == "2"
-    assert _level(2.5) == "2.5"
-    assert _level(None) is _level(np.nan) is _level(pd.NA) is None
-    assert _level(True) == "True"
+    values = [2, 2.0, np.float64(2), 2.5, None, np.nan, pd.NA, True]
+    assert [_level(value) for value in values] == ["2", "2", "2", "2.5", None, None, None, "True"]
 
 
 def test_statistics_count_weights_as_rows() -> None:
@@ -77,9 +75,7 @@ def test_statistics_count_weights_as_rows() -> None:
 
 
 def test_constant_columns_become_zero() -> None:
-    x = np.full((7, 2), 0.1)
-    x[:, 1] = np.arange(7)
-    table = _table(list(x.T), len(x))
+    table = _table([np.full(7, 0.1), np.arange(7.0)], 7)
     for weight in (None, np.arange(1.0, 8)):
         assert (learn(table, weight).transform(table)[:, 0] == 0).all()
 
@@ -88,8 +84,7 @@ def test_of_many_levels_the_frequent_ones_are_kept() -> None:
     names = [f"often {k}" for k in range(MOST_LEVELS)] * 2 + ["rare 1", "rare 2"]
     levels = learn(_table([Text(names)], len(names))).encoder.codes[0].levels
     assert levels is not None
-    assert len(levels) == MOST_LEVELS
-    assert not any(level is None or level.startswith("rare") for level in levels)
+    assert set(levels) == set(names[:MOST_LEVELS])
 
 
 def test_sparse_equals_dense_and_precision_is_kept() -> None:
@@ -135,25 +130,15 @@ def test_decimals_are_numbers() -> None:
 DAY = datetime.date(2020, 2, 29)
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ([1, 2], "a list"),
-        ({"a": 1}, "a dict"),
-        (np.zeros(2), "a ndarray"),
-        (DAY, "a date"),
-        (datetime.timedelta(1), "a timedelta"),
-        (datetime.datetime(2020, 2, 29), "a datetime"),
-        (pd.Period("2020-02"), "a Period"),
-    ],
-)
-def test_columns_of_objects_must_hold_text_or_numbers(value: Any, words: str) -> None:
+@pytest.mark.parametrize("value", [[1, 2], np.zeros(2), DAY, datetime.timedelta(1), pd.Period("2020-02")])
+def test_columns_of_objects_must_hold_text_or_numbers(value: Any) -> None:
     x, y = people()
     column = pd.Series([None, *[value] * (len(x) - 1)], dtype=object)
-    with pytest.raises(InputError, match=f"^expected numbers or categories, but column 'new' holds {words}; extract"):
+    words = f"expected numbers or categories, but column 'new' holds a {type(value).__name__}; extract"
+    with pytest.raises(InputError, match=words):
         RCADClassifier().fit(x.assign(new=column), y)
     model = RCADClassifier(max_iter=1).fit(x.assign(new="text"), y)
-    with pytest.raises(InputError, match=f"column 'new' holds {words}"):
+    with pytest.raises(InputError, match=words):
         model.predict(x.assign(new=column))
 
 
