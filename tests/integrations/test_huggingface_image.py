@@ -76,16 +76,6 @@ def test_a_checkpoint_under_other_names_is_loaded_whole(best: bool, tmp_path: Pa
         same_parameters(first.model, again.model)
 
 
-def test_a_measured_alpha_is_saved_beside_the_weights(tmp_path: Path) -> None:
-    first = trained(vit(), tmp_path, pictures(), "rcad", changed={"save_strategy": "epoch", "num_train_epochs": 1})
-    found = first.resolved.criterion.loss
-    again = RCADTrainer(vit(), arguments(tmp_path), train_dataset=pictures(), method="rcad")
-    assert again.resolved.criterion.loss != found
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
-    assert again.resolved.criterion.settled
-    assert again.resolved.criterion.loss == found
-
-
 def test_what_a_checkpoint_does_not_hold_is_said(tmp_path: Path) -> None:
     made = trained(vit(), tmp_path, pictures(), "erm", changed={"save_strategy": "epoch"})
     file = tmp_path / "checkpoint-3" / "model.safetensors"

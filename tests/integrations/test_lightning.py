@@ -27,10 +27,6 @@ pytestmark = [
 ]
 
 
-def seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(3)
-
-
 WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback", "captured"])
 FUSED = ("manual", "captured")
 
@@ -112,6 +108,11 @@ def test_logging_can_be_left_out() -> None:
     assert all(not key.startswith("rcad") for seen in recorder.seen for key in seen)
 
 
+class Stumbling(L.Callback):
+    def on_train_batch_end(self, *args: Any) -> None:
+        raise RuntimeError("stumbled")
+
+
 def test_the_callback_leaves_the_module_as_it_was() -> None:
     module, callback = Plain(), RCADCallback(RCAD_TEXT)
     for _ in range(2):
@@ -120,41 +121,9 @@ def test_the_callback_leaves_the_module_as_it_was() -> None:
     for other in (module, Manual()):  # outside of fit nothing is replaced, so nothing is refused
         L.Trainer(callbacks=[callback], **QUIET).validate(other, loader(), verbose=False)
         assert "training_step" not in vars(other)
-
-
-class Stumbling(L.Callback):
-    def on_train_batch_end(self, *args: Any) -> None:
-        raise RuntimeError("stumbled")
-
-
-def test_the_callback_takes_its_step_away_after_an_error() -> None:
-    module = Plain()
     with pytest.raises(RuntimeError, match="stumbled"):
-        fit(module, RCADCallback(RCAD_TEXT), Stumbling())
+        fit(module, callback, Stumbling())
     assert "training_step" not in vars(module)
-
-
-@pytest.mark.parametrize("method", ["rcad_random(alpha=0.5, lam=0.1)", "rcad(alpha=0.5, lam=0.1, every=2)"])
-def test_a_resumed_run_goes_on_where_it_stopped(method: str, tmp_path: Path) -> None:
-    """With the random directions of a run without a break, and the count of its batches, three an epoch."""
-    straight, resumed = Plain(), Plain()
-    fit(straight, RCADCallback(method, generator=seeded()))
-    fit(Plain(), RCADCallback(method, generator=seeded()), epochs=1).save_checkpoint(tmp_path / "half.ckpt")
-    fit(resumed, RCADCallback(method, generator=torch.Generator()), ckpt_path=tmp_path / "half.ckpt")
-    same_parameters(resumed.net, straight.net)
-
-
-@pytest.mark.parametrize("how", ["mixin", "callback"])
-def test_a_measured_alpha_is_not_measured_again_after_a_break(how: str, tmp_path: Path) -> None:
-    def criterion(module: Any, callbacks: Any) -> Any:
-        return (module._rcad if how == "mixin" else callbacks[0].step).resolved.criterion
-
-    first, again = [(Automatic("rcad"), []) if how == "mixin" else (Plain(), [RCADCallback("rcad")]) for _ in "ab"]
-    fit(first[0], *first[1], epochs=1).save_checkpoint(tmp_path / "half.ckpt")
-    assert not criterion(*first).settled
-    fit(again[0], *again[1], ckpt_path=tmp_path / "half.ckpt")
-    assert criterion(*again).settled
-    assert criterion(*again).loss == criterion(*first).loss
 
 
 @pytest.mark.parametrize("method", ["erm", RCAD_TEXT])
@@ -192,13 +161,8 @@ class TwoInputs(Plain):
         pass
 
 
-def pairs() -> list[tuple[Tensor, Tensor]]:
-    x, y = images(24)
-    return list(zip(x, y, strict=True))
-
-
 def test_several_inputs_are_a_mapping() -> None:
-    data: Any = [({"x": image, "table": torch.zeros(4)}, label) for image, label in pairs()]
+    data: Any = [({"x": image, "table": torch.zeros(4)}, label) for image, label in zip(*images(24), strict=True)]
     module = TwoInputs()
     fit(module, RCADCallback(RCAD_TEXT, input_key="x"), data=data)
     same_parameters(module.net, plain())
@@ -232,25 +196,6 @@ def test_the_other_name_of_lightning() -> None:
 class Forgetful(Automatic):
     def use_method(self, *args: Any, **options: Any) -> None:
         pass
-
-
-X, Y = images()
-test_says_what_was_expected = refusals(
-    (lambda: RCADCallback(RCAD_TEXT, keys="xy"), "expected keys as (input, target), but got 'xy'"),
-    (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
-    (lambda: fit(Forgetful()), "expected self.use_method("),
-    (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),
-    (lambda: Automatic(log=""), "expected log to be a name"),
-    (
-        lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT)),
-        "expected TwoInputs.forward to take one tensor, but it takes (x, table); give x as a mapping",
-    ),
-    (
-        lambda: Automatic(input_key="x").regularised_loss({"x": X, "t": X}, Y),
-        "expected Automatic.forward to take the keywords x, t, into which .. but it takes (x); give it these",
-    ),
-    (lambda: Automatic().regularised_loss((X, X), Y), "but got tuple; pass several inputs as a"),
-)
 
 
 def test_a_step_without_a_trainer() -> None:
@@ -304,31 +249,11 @@ def test_a_captured_step_is_counted_and_moves_schedules_on(interval: str, drops:
     assert rates[0] == rates[1] == [0.1 * 0.5**drops]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"accumulate_grad_batches": 2}, "expected accumulate_grad_batches=1 with captured=True, but got 2"),
-        ({"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}, 'gradient_clip_algorithm="norm"'),
-    ],
-)
-def test_what_a_captured_step_leaves_no_room_for(options: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        fit(Plain(), RCADCallback(RCAD_TEXT, captured=True), **options)
-
-
-def test_a_captured_step_takes_no_schedule_that_waits_for_a_metric() -> None:
-    with pytest.raises(InputError, match="one that waits for a metric"):
-        fit(Scheduled("plateau"), RCADCallback(RCAD_TEXT, captured=True))
-
-
-@pytest.mark.parametrize("captured", [(True, True), (False, True), (True, False)])
-def test_captured_steps_are_resumed_and_counted(captured: tuple[bool, bool], tmp_path: Path) -> None:
-    first, second = Plain(), Plain()
-    fit(first, RCADCallback(RCAD_TEXT, captured=captured[0]), epochs=1).save_checkpoint(tmp_path / "a.ckpt")
-    trainer = fit(second, RCADCallback(RCAD_TEXT, captured=captured[1]), epochs=2, ckpt_path=tmp_path / "a.ckpt")
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_captured_run_is_resumed_without_and_the_reverse(captured: bool, tmp_path: Path) -> None:
+    fit(Plain(), RCADCallback(RCAD_TEXT, captured=captured), epochs=1).save_checkpoint(tmp_path / "a.ckpt")
+    trainer = fit(Plain(), RCADCallback(RCAD_TEXT, captured=not captured), ckpt_path=tmp_path / "a.ckpt")
     assert trainer.global_step == 6
-    if all(captured):
-        same_parameters(second.net, plain(fused=True))
 
 
 def fabric_here() -> Any:
@@ -343,12 +268,6 @@ def test_a_given_step_decides_where_terms_rest() -> None:
     assert criterion.backward(model, *images(8), step=2).parts.keys() == {"nll", "rcad"}
 
 
-def test_fabric_wants_the_model_that_it_set_up() -> None:
-    fabric = fabric_here()
-    with pytest.raises(InputError, match=r"expected the model that fabric.setup\(...\) returned, but got Sequential"):
-        FabricCriterion(fabric, RCAD_TEXT)(norm_net(), *images(8))
-
-
 def test_a_model_compiled_around_ddp_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Wrapper(nn.Module):
         pass
@@ -359,3 +278,39 @@ def test_a_model_compiled_around_ddp_is_refused(monkeypatch: pytest.MonkeyPatch)
     model._forward_module._orig_mod = Wrapper()
     with pytest.raises(InputError, match="_reapply_compile=False"):
         inner(model)
+
+
+def captured(module: Any, **options: Any) -> Any:
+    return fit(module, RCADCallback(RCAD_TEXT, captured=True), **options)
+
+
+X, Y = images()
+test_says_what_was_expected = refusals(
+    (lambda: RCADCallback(RCAD_TEXT, keys="xy"), "expected keys as (input, target), but got 'xy'"),
+    (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
+    (lambda: fit(Forgetful()), "expected self.use_method("),
+    (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),
+    (lambda: Automatic(log=""), "expected log to be a name"),
+    (
+        lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT)),
+        "expected TwoInputs.forward to take one tensor, but it takes (x, table); give x as a mapping",
+    ),
+    (
+        lambda: Automatic(input_key="x").regularised_loss({"x": X, "t": X}, Y),
+        "expected Automatic.forward to take the keywords x, t, into which .. but it takes (x); give it these",
+    ),
+    (lambda: Automatic().regularised_loss((X, X), Y), "but got tuple; pass several inputs as a"),
+    (
+        lambda: captured(Plain(), accumulate_grad_batches=2),
+        "expected accumulate_grad_batches=1 with captured=True, but got 2",
+    ),
+    (
+        lambda: captured(Plain(), gradient_clip_val=1.0, gradient_clip_algorithm="value"),
+        'expected gradient_clip_algorithm="norm" with captured=True',
+    ),
+    (lambda: captured(Scheduled("plateau")), "one that waits for a metric"),
+    (
+        lambda: FabricCriterion(fabric_here(), RCAD_TEXT)(norm_net(), X, Y),
+        "expected the model that fabric.setup(...) returned, but got Sequential",
+    ),
+)

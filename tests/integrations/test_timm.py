@@ -179,18 +179,6 @@ def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
         assert "rcad/entropy" in ours.train()(x, y)
 
 
-def test_a_checkpoint_remembers_where_terms_rest_and_a_measured_alpha() -> None:
-    task, fresh = (made(method="rcad(every=2)") for _ in range(2))
-    task(*batches()[0])
-    state = task.get_checkpoint_state()
-    fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
-    assert fresh.step.resolved.criterion.settled
-    assert fresh.step.resolved.criterion.loss == task.step.resolved.criterion.loss
-    assert "rcad/entropy" not in fresh(*batches()[0])
-    assert "rcad/entropy" in fresh(*batches()[0])
-    fresh.load_checkpoint_state(state["state_dict"], None)
-
-
 def test_a_criterion_brings_its_own_settings() -> None:
     x, y = batches()[0]
     criterion = RCAD(0.5, 0.1, units="input")
