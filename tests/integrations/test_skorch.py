@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 pytest.importorskip("skorch")
 
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import BatchScoring, Checkpoint, EpochScoring, GradientNormClipping, PrintLog
@@ -22,7 +22,7 @@ from skorch.helper import predefined_split
 
 from equal import plain_loop, same_parameters, sgd
 from one_line import refusals
-from rcad import RCAD, Bernoulli, Criterion, Gaussian, InputError, RandomStep, Term, augment, methods
+from rcad import RCAD, Bernoulli, Gaussian, InputError, augment, methods
 from rcad.integrations.skorch import RCADNetClassifier, RCADNetMixin, RCADNetRegressor
 from small_nets import CLASSES, images, norm_net
 
@@ -114,15 +114,6 @@ def test_a_grid_searches_the_parameters() -> None:
     same_parameters(best.module_, made(method="rcad", **search.best_params_).fit(X, Y).module_)
 
 
-def test_clones_and_later_settings_count() -> None:
-    net = clone(made(method="rcad", alpha=0.2, lam=0.1, std=(0.5,)).initialize())
-    assert (net.method, net.alpha, net.lam, net.std) == ("rcad", 0.2, 0.1, (0.5,))
-    net.fit(X, Y).set_params(lam=0.7).partial_fit(X, Y)
-    assert net.rcad_.criterion.loss.terms[1].weight == 0.7
-    assert (net.rcad_steps_, len(net.history)) == (24, 4)
-    assert net.fit(X, Y).rcad_steps_ == 12
-
-
 def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
     whole, halves = made(max_epochs=4).fit(X, Y), made()
     same_parameters(whole.module_, halves.partial_fit(X, Y).partial_fit(X, Y).module_)
@@ -131,6 +122,7 @@ def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
     assert net.partial_fit(50 * X, Y).rcad_.criterion.loss == found
     assert net.fit(50 * X, Y).rcad_.criterion.loss != found  # begins anew
     assert net.set_params(method=METHOD).partial_fit(X, Y).rcad_.criterion.loss != found
+    assert (net.rcad_steps_, len(net.history)) == (12, 2)
 
 
 FILES = ("f_params", "f_optimizer", "f_criterion", "f_history")
@@ -200,44 +192,55 @@ def test_the_parts_of_the_loss_stand_in_the_epochs_row() -> None:
     assert np.isnan(net.history[-1, "train_entropy"]), "a term that rested: the column stays, without a number"
 
 
-@pytest.mark.parametrize(
-    "method", [methods.adversarial_training().criterion(), Criterion(terms=[Term("nll", where=RandomStep(0.0))])]
-)
-def test_a_method_without_a_clean_pass_still_has_predictions_to_score(method: Criterion) -> None:
-    net = made(method=method, callbacks=[*SCORES, *CLIP]).fit(X, Y)
-    same_parameters(net.module_, core_loop(Net(), method))
-    assert 0 <= net.history[-1, "train_acc"] <= 1
+class One(Flat):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, 0]
 
 
-def test_sample_weights_lie_in_x() -> None:
-    weight = np.linspace(0, 2, 24, dtype=np.float32)
-    net = made(module=Weighted, input_key="x", callbacks=CLIP).fit({"x": X, "sample_weight": weight}, Y)
-    same_parameters(net.module_, core_loop(Net(), RCAD(0.5, 0.3), weight=weight))
+WEIGHT = np.linspace(0, 2, 24, dtype=np.float32)
+REALS = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
+NO_CLEAN_PASS = methods.adversarial_training().criterion()
+EVERY = RCAD(0.5, 0.3, every=2)
+# The net, its data, and the same in a loop.
+EQUAL: dict[str, Any] = {
+    "sample weights lie in X": (
+        made(module=Weighted, input_key="x"),
+        ({"x": X, "sample_weight": WEIGHT}, Y),
+        (Net, RCAD(0.5, 0.3), Y, {"weight": WEIGHT}),
+    ),
+    "regression": (made(RCADNetRegressor, Flat), (X, REALS), (Flat, RCAD(0.5, 0.3, likelihood=Gaussian()), REALS, {})),
+    "yes or no": (
+        made(BinaryNet, One, module__outputs=1),
+        (X, (Y % 2).astype(np.float32)),
+        (partial(One, 1), RCAD(0.5, 0.3, likelihood=Bernoulli()), (Y % 2).astype(np.float32), {}),
+    ),
+    "no clean pass": (made(method=NO_CLEAN_PASS), (X, Y), (Net, NO_CLEAN_PASS, Y, {})),
+    # 6 batches an epoch: the second step has batches of two epochs.
+    "accumulated": (made(method=EVERY, accumulate=4), (X, Y), (Net, RCAD(0.5, 0.3, every=2), Y, {"accumulate": 4})),
+}
 
 
-def test_regression() -> None:
-    y = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
-    net = made(RCADNetRegressor, Flat, callbacks=CLIP).fit(X, y)
-    plain = core_loop(Flat(), RCAD(0.5, 0.3, likelihood=Gaussian()), y)
-    same_parameters(net.module_, plain)
+@pytest.mark.parametrize("name", EQUAL)
+def test_it_equals_a_loop_over_the_core(name: str) -> None:
+    net, data, (module, criterion, y, options) = EQUAL[name]
+    scores = SCORES[:1] if name == "no clean pass" else []
+    net.set_params(callbacks=[*CLIP, *scores]).fit(*data)
+    same_parameters(net.module_, core_loop(module(), criterion, y, **options))
+    if scores:
+        assert 0 <= net.history[-1, "train_acc"] <= 1
+    if name == "accumulated":
+        seen = ["train_entropy" in row for epoch in net.history[:, "batches"] for row in epoch]
+        assert (net.rcad_steps_, seen) == (3, [True] * 4 + [False] * 4 + [True] * 4)
+
+
+def test_the_regressor_predicts_means_and_deviations() -> None:
+    net = made(RCADNetRegressor, Flat, criterion__cap=1.5).fit(X, REALS)
+    assert net.rcad_.likelihood == Gaussian(cap=1.5)
     with torch.no_grad():
-        output = plain(torch.tensor(X)).numpy()
+        output = net.module_(torch.tensor(X)).numpy()
     np.testing.assert_allclose(net.predict(X), output[:, 0], rtol=1e-6)
     np.testing.assert_allclose(net.predict_std(X), np.exp(output[:, 1] / 2), rtol=1e-6)
-    assert np.isfinite(net.score(X, y))
-    capped = made(RCADNetRegressor, Flat, criterion__cap=1.5).initialize()
-    assert capped.rcad_.likelihood == Gaussian(cap=1.5)
-
-
-def test_yes_or_no() -> None:
-    class One(Flat):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x)[:, 0]
-
-    y = (Y % 2).astype(np.float32)
-    net = made(BinaryNet, One, module__outputs=1, callbacks=CLIP).fit(X, y)
-    same_parameters(net.module_, core_loop(One(1), RCAD(0.5, 0.3, likelihood=Bernoulli()), y))
-    assert net.predict_proba(X).shape == (24, 2)
+    assert np.isfinite(net.score(X, REALS))
 
 
 def test_a_closure_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,15 +261,6 @@ def test_a_closure_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) > 4
     assert all(present == (step % 2 == 0) for step, present in seen)
     assert net.rcad_steps_ == 4
-
-
-def test_accumulation_goes_on_over_epochs() -> None:
-    """6 batches an epoch: with 4 at a time the second step has batches of two epochs."""
-    net = made(method="rcad(alpha=0.5, lam=0.3, every=2)", accumulate=4, callbacks=CLIP).fit(X, Y)
-    same_parameters(net.module_, core_loop(Net(), RCAD(0.5, 0.3, every=2), accumulate=4))
-    assert net.rcad_steps_ == 3
-    seen = ["train_entropy" in row for epoch in net.history[:, "batches"] for row in epoch]
-    assert seen == [True] * 4 + [False] * 4 + [True] * 4
 
 
 def test_batches_left_over_by_a_fit_are_dropped() -> None:
