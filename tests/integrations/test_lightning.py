@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim.lr_scheduler import ExponentialLR, ReduceLROnPlateau
+from torch.utils.data import DataLoader
 
 L = pytest.importorskip("lightning")
 
@@ -33,25 +34,12 @@ WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback", "captured"
 FUSED = ("manual", "captured")
 
 
-class KeptBatches:
-    """Makes each batch once and keeps it: here during `validate`, which runs under inference_mode."""
-
-    def __init__(self) -> None:
-        self.kept: list[tuple[Tensor, Tensor]] = []
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        if not self.kept:
-            self.kept = [(x * 1.0, y * 1) for x, y in loader()]
-        return iter(self.kept)
-
-
 @WAYS
-def test_tensors_made_in_validation_do_not_stop_training(how: str) -> None:
-    (module, callbacks), data = ways(how), KeptBatches()
-    trainer = L.Trainer(max_epochs=2, callbacks=callbacks, **QUIET)
-    trainer.validate(module, data, verbose=False)
-    assert data.kept[0][0].is_inference()
-    trainer.fit(module, data, data)
+def test_tensors_made_in_inference_mode_do_not_stop_training(how: str) -> None:
+    with torch.inference_mode():  # as a data set does that keeps what validation saw
+        kept = [(x * 1.0, y * 1) for x, y in loader()]
+    module, callbacks = ways(how)
+    L.Trainer(max_epochs=2, callbacks=callbacks, **QUIET).fit(module, DataLoader(kept, batch_size=None))
     same_parameters(module.net, plain(fused=how in FUSED))
     assert not any(value.is_inference() for value in module.state_dict().values())
 
@@ -125,7 +113,7 @@ def test_batches_of_more_name_their_parts(keys: Any, method: str) -> None:
     rows = [{"label": y[i], "image": x[i], "file": f"{i}.png"} for i in range(24)]
     data = rows if keys[0] == "image" else [(x[i], i % CLASSES, y[i]) for i in range(24)]
     module = Plain()
-    fit(module, RCADCallback(method, keys=keys), data=data, limit_val_batches=0, num_sanity_val_steps=0)
+    fit(module, RCADCallback(method, keys=keys), data=data, limit_val_batches=0)
     same_parameters(module.net, plain(method))
 
 
@@ -145,42 +133,23 @@ class TwoInputs(Plain):
     def forward(self, x: Tensor, table: Tensor) -> Tensor:  # type: ignore[override]
         return self.net(x + table.mean())  # type: ignore[no-any-return]
 
-    def training_step(self, batch: Any, batch_idx: int) -> Any:
-        x, y = batch
-        return nn.functional.cross_entropy(self(**x), y)
-
-    def validation_step(self, batch: Any, batch_idx: int) -> None:
-        pass
-
 
 def test_several_inputs_are_a_mapping() -> None:
     data: Any = [({"x": image, "table": torch.zeros(4)}, label) for image, label in zip(*images(24), strict=True)]
     module = TwoInputs()
-    fit(module, RCADCallback(RCAD_TEXT, input_key="x"), data=data)
+    fit(module, RCADCallback(RCAD_TEXT, input_key="x"), data=data, limit_val_batches=0)
     same_parameters(module.net, plain())
 
 
 def test_the_other_name_of_lightning() -> None:
     """pytorch_lightning comes with lightning and has classes of its own."""
     pl = pytest.importorskip("pytorch_lightning")
-
-    class Other(pl.LightningModule):  # type: ignore[misc, name-defined]
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = norm_net()
-
-        forward, configure_optimizers = Plain.forward, Plain.configure_optimizers
-
-        def training_step(self, batch: Any, batch_idx: int) -> None:
-            raise AssertionError("the callback takes its place")
-
-    class Mixed(RCADMixin, Other):
-        def training_step(self, batch: Any, batch_idx: int) -> Tensor:  # type: ignore[override]
-            return self.regularised_loss(*batch)
-
-    mixed = Mixed()
-    mixed.use_method(RCAD_TEXT)
-    for module, callbacks in ((Other(), [RCADCallback(RCAD_TEXT)]), (mixed, [])):
+    functions = {name: getattr(Automatic, name) for name in ("forward", "configure_optimizers", "training_step")}
+    for bases, callbacks in (((), [RCADCallback(RCAD_TEXT)]), ((RCADMixin,), [])):
+        module = type("Other", (*bases, pl.LightningModule), functions)()
+        module.net = norm_net()
+        if not callbacks:
+            module.use_method(RCAD_TEXT)
         pl.Trainer(max_epochs=2, callbacks=callbacks, **QUIET).fit(module, loader())
         same_parameters(module.net, plain())
 
@@ -190,30 +159,18 @@ class Forgetful(Automatic):
         pass
 
 
-def test_a_step_without_a_trainer() -> None:
+def test_a_step_without_a_trainer_and_of_a_part_of_the_module() -> None:
     """As people test their modules: nothing is logged, nothing is complained about."""
-    module = Automatic()
+    batch, part = next(iter(loader())), norm_net(seed=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        loss = module.training_step(next(iter(loader())), 0)
-    assert torch.equal(loss, RCAD(0.5, 0.1)(Plain().net, *next(iter(loader()))))
-
-
-def test_the_model_may_be_a_part_of_the_module() -> None:
-    class Odd(Automatic):
-        def forward(self, x: Tensor) -> Tensor:
-            return self.net(x).softmax(1)
-
-        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-            return self.regularised_loss(*batch, model=self.net)
-
-    module = Odd()
-    fit(module)
-    same_parameters(module.net, plain())
+        loss = Automatic().training_step(batch, 0)
+    assert torch.equal(loss, RCAD(0.5, 0.1)(Plain().net, *batch))
+    assert torch.equal(Automatic().regularised_loss(*batch, model=part), RCAD(0.5, 0.1)(norm_net(seed=1), *batch))
 
 
 class Scheduled(Plain):
-    """One schedule by steps or by epochs."""
+    """One schedule by steps or by epochs, or one that waits for a metric."""
 
     def __init__(self, interval: str) -> None:
         super().__init__()
@@ -221,11 +178,11 @@ class Scheduled(Plain):
 
     def configure_optimizers(self) -> Any:
         optimizer = super().configure_optimizers()
-        schedule: Any = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-        if self.interval == "plateau":
-            schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
-            return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "monitor": "val_nll"}}
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": self.interval}}
+        if self.interval == "metric":
+            schedule: Any = {"scheduler": ReduceLROnPlateau(optimizer), "monitor": "val_nll"}
+        else:
+            schedule = {"scheduler": ExponentialLR(optimizer, 0.5), "interval": self.interval}
+        return {"optimizer": optimizer, "lr_scheduler": schedule}
 
 
 @pytest.mark.parametrize(("interval", "drops"), [("step", 6), ("epoch", 2)])
@@ -284,7 +241,7 @@ test_says_what_was_expected = refusals(
     (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),
     (lambda: Automatic(log=""), "expected log to be a name"),
     (
-        lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT)),
+        lambda: fit(TwoInputs(), RCADCallback(RCAD_TEXT), limit_val_batches=0),
         "expected TwoInputs.forward to take one tensor, but it takes (x, table); give x as a mapping",
     ),
     (
@@ -300,7 +257,7 @@ test_says_what_was_expected = refusals(
         lambda: captured(Plain(), gradient_clip_val=1.0, gradient_clip_algorithm="value"),
         'expected gradient_clip_algorithm="norm" with captured=True',
     ),
-    (lambda: captured(Scheduled("plateau")), "one that waits for a metric"),
+    (lambda: captured(Scheduled("metric")), "one that waits for a metric"),
     (
         lambda: FabricCriterion(fabric_here(), RCAD_TEXT)(norm_net(), X, Y),
         "expected the model that fabric.setup(...) returned, but got Sequential",
