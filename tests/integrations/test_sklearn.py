@@ -227,8 +227,7 @@ def test_intervals_hold_the_target_about_as_often_as_they_say() -> None:
     x = draw.uniform(-1, 1, (600, 1))
     y = 100 + 20 * x[:, 0] + (1 + 4 * (x[:, 0] > 0)) * draw.normal(size=600)
     model = RCADRegressor(max_iter=150, random_state=0, lam=0.01).fit(x, y)
-    mean, deviation = model.predict(x, return_std=True)
-    assert np.array_equal(mean, model.predict(x))
+    _, deviation = model.predict(x, return_std=True)
     assert deviation[x[:, 0] > 0.2].mean() > 2 * deviation[x[:, 0] < -0.2].mean()
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(x, coverage).T

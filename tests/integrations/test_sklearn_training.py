@@ -267,16 +267,17 @@ def test_a_first_batch_of_one_class_names_the_cure() -> None:
 
 def test_a_first_batch_without_scales_is_warned_of() -> None:
     x, y = DIABETES
-    with pytest.warns(UserWarning, match=r"^the first batch .* it has 9 rows; begin with more$") as told:
-        model = RCADRegressor().partial_fit(x[:9], y[:9])
-    assert told[0].filename == __file__
     flat = x[:50].copy()
     flat[:, 3] = 0.25
     flat[:, 4] = 0.0  # zeros and ones have no scale to miss
-    with pytest.warns(UserWarning, match="it has 50 rows with one value only in column 3; begin"):
-        RCADRegressor().partial_fit(flat, y[:50])
-    with pytest.warns(UserWarning, match=r"1 rows with one value only in column 0, 1, 2, \.\.\.;"):
-        RCADRegressor().partial_fit(x[:1], y[:1])
+    for rows, words in (
+        (x[:9], "it has 9 rows; begin with more$"),
+        (flat, "it has 50 rows with one value only in column 3; begin"),
+        (x[:1], r"1 rows with one value only in column 0, 1, 2, \.\.\.;"),
+    ):
+        with pytest.warns(UserWarning, match=rf"^the first batch of partial_fit .* {words}") as told:
+            model = RCADRegressor().partial_fit(rows, y[: len(rows)])
+        assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.partial_fit(x[:1], y[:1])  # the scales are there
