@@ -1,7 +1,12 @@
-"""One contract for every adapter: whatever the framework does around it, it trains what a plain loop trains."""
+"""One contract for every adapter: whatever the framework does around it, it trains what a plain loop trains.
+
+An adapter whose library is missing says in one line what to install.
+"""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +17,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from equal import moved, plain_loop, same_parameters, sgd
-from rcad import Criterion, methods
+from rcad import Criterion, InputError, methods
+from rcad.errors import MissingExtraError
 from small_nets import CLASSES, images, norm_net
 from timm_folder import load
 
@@ -389,3 +395,39 @@ def test_a_measured_alpha_is_not_measured_again_after_a_break(name: str, tmp_pat
         _, criterion = ADAPTERS[name].train("rcad", Settings(resumed=resumed), tmp_path)
         assert criterion.settled == resumed
     assert criterion.state_dict()["alpha"] == first.state_dict()["alpha"]
+
+
+def imported_without(package: str, adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(f"rcad.integrations.{adapter}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    importlib.import_module(f"rcad.integrations.{adapter}")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "package", "extra"),
+    [
+        ("accelerate", "accelerate", "hf"),
+        ("huggingface", "transformers", "hf"),
+        ("lightning", "lightning", "lightning"),
+        ("sklearn", "sklearn", "sklearn"),
+        ("sklearn", "safetensors", "sklearn"),
+        ("skorch", "skorch", "skorch"),
+        ("timm", "timm", "timm"),
+    ],
+)
+def test_a_missing_package_names_its_extra(
+    adapter: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MissingExtraError) as caught:
+        imported_without(package, adapter, monkeypatch)
+    assert str(caught.value).startswith(f"expected {package}")
+    assert str(caught.value).endswith(f"in the folder of rcad, pip install -c constraints.txt -e '.[{extra}]'")
+    assert caught.value.__suppress_context__, "one traceback, not two"
+
+
+def test_a_timm_without_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    load()
+    with pytest.raises(InputError, match=r"expected timm 1\.0\.27 or newer, for its timm.task, but got 1\.") as caught:
+        imported_without("timm.task", "timm", monkeypatch)
+    assert caught.value.__suppress_context__

@@ -43,8 +43,7 @@ def has_tokens(model: Any) -> bool:
 
 def predicts_next(model: Any) -> bool:
     """Whether a model predicts the next token at each position; raises for an encoder with a decoder."""
-    generates = getattr(model, "can_generate", None)
-    if generates is None or not generates():
+    if not getattr(model, "can_generate", lambda: False)():
         return False
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise InputError(

@@ -184,9 +184,7 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
 
 def measures_alpha(given: MethodLike) -> bool:
     """Whether a method leaves alpha to be measured; False for a Criterion, which measures it itself."""
-    if isinstance(given, Criterion):
-        return False
-    return any(dict(values).get("alpha") == AUTO for _, values in as_method(given).recipe)
+    return not isinstance(given, Criterion) and any(("alpha", AUTO) in values for _, values in as_method(given).recipe)
 
 
 def _weighed(value: Method) -> Method:
