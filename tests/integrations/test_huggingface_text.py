@@ -17,9 +17,8 @@ import transformers
 from equal import moved, plain_loop, same_parameters
 from one_line import one_line
 from rcad import RCAD, Categorical, Gaussian, methods
-from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin, check_embeddings
+from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
 from rcad.integrations.resolve import as_method
-from small_nets import left_alone
 from tiny_transformers import LABELS, arguments, bert, collated, llama, pictures, sentences, texts, trained, vit
 from tiny_transformers import gpt2 as language_gpt2
 from workers import in_two
@@ -172,18 +171,6 @@ def test_evaluation_and_prediction_are_the_plain_trainers(tmp_path: Path) -> Non
         ours.evaluate()
 
 
-def test_a_checkpoint_is_the_models_and_training_resumes_from_it(tmp_path: Path) -> None:
-    method = "rcad(alpha=1.5, lam=0.3, every=2) + rcad_random(alpha=1.0, lam=0.1)"
-    whole, cut = bert(dropout=0.2), bert(dropout=0.2)
-    trained(whole, tmp_path / "whole", texts(), method, changed={"save_strategy": "steps", "save_steps": 3})
-    saved = type(whole).from_pretrained(tmp_path / "whole" / "checkpoint-3")
-    assert saved.state_dict().keys() == whole.state_dict().keys()
-    made = RCADTrainer(cut, arguments(tmp_path / "cut"), train_dataset=texts(), method=method)
-    made.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-3"))
-    assert moved(saved, whole) > 1e-3
-    same_parameters(whole, cut)
-
-
 def soft(row: dict[str, Tensor]) -> Tensor:
     return 0.8 * yes_no(row) + 0.2 / LABELS
 
@@ -320,18 +307,6 @@ def gpt2(**config: Any) -> nn.Module:
     sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 40, "n_positions": 12, "pad_token_id": 0}
     settings = transformers.GPT2Config(**sizes, num_labels=LABELS, initializer_range=0.2, **config)
     return transformers.GPT2ForSequenceClassification(settings)  # type: ignore[no-any-return]
-
-
-def test_a_model_that_looks_for_padding_in_the_ids_trains_without_padding(tmp_path: Path) -> None:
-    trained(gpt2(), tmp_path, texts(padded=False), METHOD)
-
-
-def test_looking_for_it_leaves_the_model_as_it_was() -> None:
-    model, batch = bert(dropout=0.2).train(), collated(texts())
-    model.dropout.eval()
-    del batch["labels"]
-    with left_alone(model):
-        check_embeddings(model, batch)
 
 
 class IdsOnly(nn.Module):

@@ -243,24 +243,25 @@ def test_the_regressor_predicts_means_and_deviations() -> None:
     assert np.isfinite(net.score(X, REALS))
 
 
-def test_a_closure_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """LBFGS evaluates the loss several times for one step; a term that rests every other step must not blink."""
-    seen = []
-    original = RCADNetClassifier.train_step_single
+def overriding(name: str, kind: Any = NeuralNetClassifier, by: Any = None) -> Any:
+    """A net with a function of its own, which does what that of its base does."""
+    return type("Own", (kind,), {name: by or getattr(kind, name)})
 
-    def noted(self: Any, batch: Any, **params: Any) -> Any:
-        step = original(self, batch, **params)
-        seen.append((self.rcad_steps_, "rcad" in step["parts"]))
+
+def test_a_closure_is_one_step() -> None:
+    """LBFGS evaluates the loss several times for one step; a term that rests every other step must not blink."""
+    calls: list[tuple[int, bool]] = []
+
+    def noting(self: Any, batch: Any, **fit_params: Any) -> Any:
+        step = RCADNetClassifier.train_step_single(self, batch, **fit_params)
+        calls.append((self.rcad_steps_, "rcad" in step["parts"]))
         return step
 
-    monkeypatch.setattr(RCADNetClassifier, "train_step_single", noted)
-    options = {"optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe", "lr": 0.1}
-    net = made(module=Flat, module__outputs=CLASSES, method="rcad(alpha=0.5, lam=0.3, every=2)", batch_size=12)
-    net.set_params(optimizer=torch.optim.LBFGS, **options)
-    net.fit(X, Y)
-    assert len(seen) > 4
-    assert all(present == (step % 2 == 0) for step, present in seen)
-    assert net.rcad_steps_ == 4
+    options = {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe"}
+    options |= {"module": partial(Flat, CLASSES), "method": EVERY, "batch_size": 12}
+    net = made(overriding("train_step_single", RCADNetClassifier, noting), **options).fit(X, Y)
+    assert len(calls) > net.rcad_steps_ == 4
+    assert all(present == (step % 2 == 0) for step, present in calls)
 
 
 def test_batches_left_over_by_a_fit_are_dropped() -> None:
@@ -272,11 +273,6 @@ def test_batches_left_over_by_a_fit_are_dropped() -> None:
         one.set_params(max_epochs=1).partial_fit(X[:20], Y[:20])
         assert (one.rcad_steps_, one.rcad_waiting_) == (3, 0)
     same_parameters(net.module_, fresh.module_)
-
-
-def overriding(name: str, kind: Any = NeuralNetClassifier, by: Any = None) -> Any:
-    """A net with a function of its own, which does what that of its base does."""
-    return type("Own", (kind,), {name: by or getattr(kind, name)})
 
 
 def over(name: str, **changed: Any) -> Any:
