@@ -24,26 +24,27 @@ from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.base import _read
 
+DATA = {
+    "labels": WINE,
+    "reals": DIABETES,
+    "frame": people(),
+    "several labels": (WINE[0], np.stack([WINE[1] > 0, WINE[1] == 1], 1).astype(int)),
+    "several reals": (DIABETES[0], np.stack([DIABETES[1], -DIABETES[1]], 1)),
+}
+
 
 def fitted(kind: str) -> tuple[Any, Any, Any]:
-    if kind == "reals":
-        return RCADRegressor(max_iter=3, random_state=0).fit(*DIABETES), *DIABETES
-    if kind == "several reals":
-        x, y = DIABETES[0], np.stack([DIABETES[1], -DIABETES[1]], 1)
-        return RCADRegressor(max_iter=3, random_state=0).fit(x, y), x, y
-    if kind == "several labels":
-        x, y = WINE[0], np.stack([WINE[1] > 0, WINE[1] == 1], 1).astype(int)
-        return RCADClassifier(max_iter=3, random_state=0).fit(x, y), x, y
-    x, y = people() if kind == "frame" else WINE
-    weights = dict.fromkeys(np.unique(y).tolist(), 2.0) | {y[0]: 1.0}
-    model = RCADClassifier(methods.rcad(1.0, 0.3), class_weight=weights, max_iter=3, random_state=0)
-    return model.fit(x, y), x, y
+    x, y = DATA[kind]
+    options: dict[str, Any] = {"max_iter": 3, "random_state": 0}
+    if "reals" in kind:
+        return RCADRegressor(**options).fit(x, y), x, y
+    if kind != "several labels":
+        options |= {"method": methods.rcad(1.0, 0.3), "class_weight": dict.fromkeys(np.unique(y).tolist(), 2.0)}
+        options["class_weight"][y[0]] = 1.0
+    return RCADClassifier(**options).fit(x, y), x, y
 
 
-KINDS = ["labels", "reals", "frame", "several labels", "several reals"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DATA)
 def test_copies_predict_and_go_on_as_the_original(kind: str, tmp_path: Path) -> None:
     model, x, y = fitted(kind)
     joblib.dump(model, tmp_path / "model.joblib")
@@ -77,7 +78,7 @@ def test_a_pickle_holds_bytes_of_safetensors_and_no_tensor() -> None:
     assert b"rcad.integrations.sklearn.network" in data
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", DATA)
 def test_skops_dumps_and_loads(kind: str) -> None:
     """Without pickle, and with nothing to trust but classes of ours."""
     io = pytest.importorskip("skops.io", reason="skops is not installed")
