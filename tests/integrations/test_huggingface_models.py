@@ -141,24 +141,20 @@ def written_out(model: nn.Module) -> None:
     for start in [*range(0, 12, 4)] * 2:
         batch = collated(sentences()[start : start + 4])
         mask, target = batch["attention_mask"], batch["labels"][:, 1:]
-        counts = target != -100
 
-        def log_p(embedded: Tensor, mask: Tensor = mask) -> Tensor:
-            output: Any = model(inputs_embeds=embedded, attention_mask=mask)
-            return output.logits[:, :-1].log_softmax(-1)  # type: ignore[no-any-return]
+        def logits(embedded: Tensor, mask: Tensor = mask) -> Tensor:
+            return model(inputs_embeds=embedded, attention_mask=mask).logits[:, :-1]  # type: ignore[no-any-return]
 
         embedded = model.get_input_embeddings()(batch["input_ids"])  # type: ignore[operator]
         probe = embedded.detach().requires_grad_(True)
-        picked = log_p(probe).gather(-1, target.clamp(min=0)[..., None])[..., 0]
-        (gradient,) = torch.autograd.grad(-(picked * counts).sum(), probe)
-        gradient = gradient * mask[..., None]
+        nll = nn.functional.cross_entropy(logits(probe).mT, target, reduction="sum")  # -100 does not count
+        gradient = torch.autograd.grad(nll, probe)[0] * mask[..., None]
         step = distance * gradient / gradient.flatten(1).norm(dim=1)[:, None, None]
-        picked = log_p(embedded).gather(-1, target.clamp(min=0)[..., None])[..., 0]
-        away = log_p((embedded + step).detach())
-        entropy = -(away.exp() * away).sum(-1)
-        loss = (-(picked * counts).sum() - LAM * (entropy * counts).sum()) / counts.sum()
+        entropy = torch.distributions.Categorical(logits=logits((embedded + step).detach())).entropy()
+        nll = nn.functional.cross_entropy(logits(embedded).mT, target, reduction="sum")
+        counts = target != -100
         optimizer.zero_grad()
-        loss.backward()
+        ((nll - LAM * (entropy * counts).sum()) / counts.sum()).backward()
         optimizer.step()
 
 
