@@ -53,6 +53,15 @@ def test_alpha_is_in_pixels_where_a_processor_normalised(made: Any, options: Any
     same_parameters(ours, core_loop(vit(), rows, RCAD(1.0, 0.3, **scales)))
 
 
+def test_a_method_with_two_views_sees_the_images_before_augmentation(tmp_path: Path) -> None:
+    model, seen, before = vit(), [], collated(pictures(4))["pixel_values"]
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["pixel_values"].detach().clone()), with_kwargs=True
+    )
+    trained(model, tmp_path, pictures(4), "cutout(length=4) + two_views", changed={"num_train_epochs": 1})
+    assert [torch.equal(pixels, before) for pixels in seen[:2]] == [False, True]
+
+
 @pytest.mark.parametrize("best", [False, True])
 def test_a_checkpoint_under_other_names_is_loaded_whole(best: bool, tmp_path: Path) -> None:
     """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""
