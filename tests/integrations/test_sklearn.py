@@ -25,6 +25,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -321,6 +322,7 @@ def test_several_reals_have_their_own_units() -> None:
     assert mean.mean(0) == pytest.approx(y.mean(0), rel=0.3, abs=0.02)
     assert np.array_equal(model.center_, y.mean(0))
     assert model.score(x, y) > 0.5
+    assert [get_tags(one).target_tags.multi_output for one in (model, RCADClassifier())] == [True, False]
 
 
 def halves(data: Any, train: int = 60, held: int = 100) -> tuple[Any, Any, Any]:
