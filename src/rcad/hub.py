@@ -20,7 +20,7 @@ Progress = Callable[[int, int], None]
 _ADDRESS = re.compile(
     r"hf:(?P<repo>(?:[\w-][\w.-]*/)?[\w-][\w.-]*)(?:@(?P<revision>[^\s:@]+))?(?::(?P<part>[\w-][\w./-]*))?"
 )
-_AT_ONCE, _BLOCK = 8, 1 << 20
+_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -55,14 +55,9 @@ def why(error: BaseException) -> str:
 
 
 class Repository:
-    """One commit.
+    """One commit, of 40 hexadecimal digits, with the names of its files; offline those that the cache holds.
 
-    Args:
-        memory: a folder that keeps which files were verified, so that large ones are read once.
-
-    Attributes:
-        commit: 40 hexadecimal digits.
-        names: its files; offline those that the cache holds.
+    The folder `memory` keeps which files were verified, so that large ones are read once.
     """
 
     def __init__(self, address: Address, kind: Kind, memory: Path) -> None:
@@ -95,8 +90,8 @@ class Repository:
             return
         self.online, self.commit = True, str(info.sha)
         self._folder = self._home / "snapshots" / self.commit
-        self.names = [file.rfilename for file in info.siblings if ".." not in file.rfilename.split("/")]
-        self._described = {file.rfilename: file for file in info.siblings}
+        self._described = {file.rfilename: file for file in info.siblings if ".." not in file.rfilename.split("/")}
+        self.names = list(self._described)
 
     def __str__(self) -> str:
         return f"{PREFIX}{self.address.repo}@{self.commit}"
@@ -173,13 +168,10 @@ class Repository:
 
 def _digest(path: Path, length: int) -> str:
     """sha256 of a large file; of a small one git's own hash, which begins with the size."""
-    hasher = hashlib.sha256() if length == 64 else hashlib.sha1(usedforsecurity=False)
-    if length == 40:
-        hasher.update(b"blob %d\0" % path.stat().st_size)
+    begun = b"blob %d\0" % path.stat().st_size
+    hasher = hashlib.sha256() if length == 64 else hashlib.sha1(begun, usedforsecurity=False)
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            hasher.update(block)
-    return hasher.hexdigest()
+        return hashlib.file_digest(file, lambda: hasher).hexdigest()
 
 
 def send(repo: str, files: Mapping[str, bytes | Path], message: str, *, private: bool = False) -> str:
@@ -188,12 +180,7 @@ def send(repo: str, files: Mapping[str, bytes | Path], message: str, *, private:
         raise InputError(f"expected a repository like owner/name, but got {repo!r}")
     hub = library()
     api = hub.HfApi(library_name="rcad")
-    parts = [
-        hub.CommitOperationAdd(
-            path_in_repo=name, path_or_fileobj=str(content) if isinstance(content, Path) else content
-        )
-        for name, content in files.items()
-    ]
+    parts = [hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
     bars = hub.utils.are_progress_bars_disabled()
     hub.utils.disable_progress_bars()
     try:

@@ -23,24 +23,12 @@ from workers import in_bf16, in_two
 METHOD = "rcad(alpha=0.5, lam=0.3)"
 
 
-def test_its_count_its_randomness_and_a_measured_alpha_are_saved_with_the_rest(tmp_path: Path) -> None:
-    accelerator, (x, y), net = Accelerator(cpu=True), images(), smooth_net()
-    criterion = AccelerateCriterion(accelerator, "rcad_random", generator=torch.Generator().manual_seed(5))
-    accelerator.register_for_checkpointing(criterion)
-    criterion.backward(net, x, y)
-    measured = criterion.step.resolved.criterion.loss
-    accelerator.save_state(str(tmp_path))
-    expected = criterion.backward(net, x, y).parts["rcad_random"]
-    assert criterion.backward(net, x, y).parts["rcad_random"] != expected
-    other = Accelerator(cpu=True)
-    again = AccelerateCriterion(other, "rcad_random", generator=torch.Generator())
-    other.register_for_checkpointing(again)
-    other.load_state(str(tmp_path))
-    assert again.step.resolved.criterion.settled  # else the next batches would say another
-    assert (again.steps, again.step.resolved.criterion.loss) == (1, measured)
-    assert again.backward(net, x, y).parts["rcad_random"] == expected
-    AccelerateCriterion(accelerator, METHOD).load_state_dict(criterion.state_dict())
-    criterion.load_state_dict({"steps": 3})  # as it was saved before
+def test_states_of_other_settings_and_of_before_are_taken() -> None:
+    accelerator = Accelerator(cpu=True)
+    drawing = AccelerateCriterion(accelerator, METHOD, generator=torch.Generator())
+    AccelerateCriterion(accelerator, METHOD).load_state_dict(drawing.state_dict())
+    drawing.load_state_dict({"steps": 3})
+    assert drawing.steps == 3
 
 
 FSDP_1, DEEPSPEED = (

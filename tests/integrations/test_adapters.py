@@ -1,7 +1,12 @@
-"""One contract for every adapter: whatever the framework does around it, it trains what a plain loop trains."""
+"""One contract for every adapter: whatever the framework does around it, it trains what a plain loop trains.
+
+An adapter whose library is missing says in one line what to install.
+"""
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +17,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from equal import moved, plain_loop, same_parameters, sgd
+from rcad import Criterion, InputError, methods
+from rcad.errors import MissingExtraError
 from small_nets import CLASSES, images, norm_net
 from timm_folder import load
 
@@ -44,137 +51,207 @@ def compiled(net: nn.Module, wanted: bool) -> Any:
 
 
 class Settings(NamedTuple):
-    """What a framework is told besides the method."""
+    """What a framework is told besides the method; resumed, the second epoch is that of a fresh run."""
 
-    generator: torch.Generator | None = None
+    seed: int | None = None
     accumulate: int = 1
     clip: float | None = None
     scaled: bool = False
     compiled: bool = False
+    resumed: bool = False
+
+    def generator(self) -> torch.Generator | None:
+        return None if self.seed is None else torch.Generator().manual_seed(self.seed)
 
 
-def by_hand(settings: Settings, optimizer: Any, backward: Callable[..., None], clip: Callable[..., Any]) -> None:
-    """Two epochs in a loop of one's own."""
-    for number, (x, y) in enumerate([*loader()] * 2, 1):
-        last = number % settings.accumulate == 0
-        backward(x, y, last)
-        if last:
-            if settings.clip is not None:
-                clip(settings.clip)
-            optimizer.step()
-            optimizer.zero_grad()
+class Run(NamedTuple):
+    """A net and its training in a loop of one's own."""
+
+    net: nn.Module
+    criterion: Criterion
+    optimizer: Any
+    backward: Callable[[Tensor, Tensor, bool], object]
+    clip: Callable[[float], object]
+    save: Callable[[Path], object]
+    load: Callable[[Path], object]
 
 
-def lightning(how: str) -> Callable[..., nn.Module]:
-    def train(method: str, settings: Settings, folder: Path) -> nn.Module:
+def by_hand(settings: Settings, begin: Callable[[], Run], folder: Path) -> tuple[nn.Module, Criterion]:
+    """Two epochs."""
+    run = begin()
+    for epoch in range(2):
+        if epoch and settings.resumed:
+            run.save(folder / "half")
+            run = begin()
+            run.load(folder / "half")
+        for number, (x, y) in enumerate(loader(), 1):
+            last = number % settings.accumulate == 0
+            run.backward(x, y, last)
+            if last:
+                if settings.clip is not None:
+                    run.clip(settings.clip)
+                run.optimizer.step()
+                run.optimizer.zero_grad()
+    return run.net, run.criterion
+
+
+def lightning(how: str) -> Callable[..., tuple[nn.Module, Criterion]]:
+    def train(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
         pytest.importorskip("lightning")
         from lightning.pytorch.plugins import MixedPrecision
 
         import lit
 
         own = {"accumulate": settings.accumulate, "clip": settings.clip} if how == "manual" else {}
-        module, callbacks = lit.ways(how, method, classes=CLASSES, generator=settings.generator, **own)
         plugin = lit.scaled(MixedPrecision)
         options: dict[str, Any] = {"plugins": [plugin]} if settings.scaled else {}
         if how != "manual":
             options |= {"accumulate_grad_batches": settings.accumulate, "gradient_clip_val": settings.clip}
-        lit.fit(compiled(module, settings.compiled), *callbacks, **options)
+        for epochs in (1, 2) if settings.resumed else (2,):
+            module, callbacks = lit.ways(how, method, classes=CLASSES, generator=settings.generator(), **own)
+            trainer = lit.fit(compiled(module, settings.compiled), *callbacks, epochs=epochs, **options)
+            trainer.save_checkpoint(folder / "half.ckpt")
+            options["ckpt_path"] = folder / "half.ckpt"
         assert plugin.scaler.get_scale() == 1024, "a step was skipped"
         if settings.compiled:
             assert "training_step" in vars(module), "the compiled step must be put back"
-        return module.net  # type: ignore[no-any-return]
+        return module.net, (callbacks[0].step if callbacks else module._rcad).resolved.criterion
 
     return train
 
 
-def fabric(fused: bool) -> Callable[..., nn.Module]:
-    def train(method: str, settings: Settings, folder: Path) -> nn.Module:
+def fabric(fused: bool) -> Callable[..., tuple[nn.Module, Criterion]]:
+    def train(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
         lightning = pytest.importorskip("lightning")
         from lightning.fabric.plugins import MixedPrecision
 
         import lit
         from rcad.integrations.lightning import FabricCriterion
 
-        plugin, net = lit.scaled(MixedPrecision), norm_net()
+        plugin = lit.scaled(MixedPrecision)
         fabric = lightning.Fabric(accelerator="cpu", devices=1, plugins=[plugin] if settings.scaled else [])
-        model, optimizer = fabric.setup(compiled(net, settings.compiled), sgd(net))
-        criterion = FabricCriterion(fabric, method, classes=CLASSES, generator=settings.generator)
 
-        def backward(x: Tensor, y: Tensor, last: bool) -> None:
-            with fabric.no_backward_sync(model, enabled=not last):
-                if fused:
-                    criterion.backward(model, x, y, accumulate=settings.accumulate)
-                else:
-                    fabric.backward(criterion(model, x, y) / settings.accumulate)
+        def begin() -> Run:
+            net = norm_net()
+            model, optimizer = fabric.setup(compiled(net, settings.compiled), sgd(net))
+            criterion = FabricCriterion(fabric, method, classes=CLASSES, generator=settings.generator())
+            state = {"model": model, "optimizer": optimizer, "criterion": criterion}
 
-        by_hand(settings, optimizer, backward, lambda clip: fabric.clip_gradients(model, optimizer, max_norm=clip))
+            def backward(x: Tensor, y: Tensor, last: bool) -> None:
+                with fabric.no_backward_sync(model, enabled=not last):
+                    if fused:
+                        criterion.backward(model, x, y, accumulate=settings.accumulate)
+                    else:
+                        fabric.backward(criterion(model, x, y) / settings.accumulate)
+
+            return Run(
+                net,
+                criterion.step.resolved.criterion,
+                optimizer,
+                backward,
+                clip=lambda most: fabric.clip_gradients(model, optimizer, max_norm=most),
+                save=lambda path: fabric.save(path, state),
+                load=lambda path: fabric.load(path, state),
+            )
+
+        trained = by_hand(settings, begin, folder)
         assert plugin.scaler.get_scale() == 1024, "a step was skipped"
-        return net
+        return trained
 
     return train
 
 
-def accelerate(method: str, settings: Settings, folder: Path) -> nn.Module:
-    """The loop of Accelerate's own documentation, with one call in the place of its backward."""
+def accelerate(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
     pytest.importorskip("accelerate")
     from accelerate import Accelerator
 
     from rcad.integrations.accelerate import AccelerateCriterion
 
-    accelerator, net = Accelerator(cpu=True, gradient_accumulation_steps=settings.accumulate), norm_net()
-    if settings.scaled:
-        accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
-    criterion = AccelerateCriterion(accelerator, method, classes=CLASSES, generator=settings.generator)
-    model, optimizer, batches = accelerator.prepare(compiled(net, settings.compiled), sgd(net), loader())
-    for x, y in (batch for _ in range(2) for batch in batches):
-        with accelerator.accumulate(model):
-            criterion.backward(model, x, y)
-            if accelerator.sync_gradients and settings.clip is not None:
-                accelerator.clip_grad_norm_(model.parameters(), settings.clip)
-            optimizer.step()
-            optimizer.zero_grad()
+    made = []
+
+    def begin() -> Run:
+        accelerator, net = Accelerator(cpu=True, gradient_accumulation_steps=settings.accumulate), norm_net()
+        if settings.scaled:
+            accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        criterion = AccelerateCriterion(accelerator, method, classes=CLASSES, generator=settings.generator())
+        accelerator.register_for_checkpointing(criterion)
+        model, optimizer = accelerator.prepare(compiled(net, settings.compiled), sgd(net))
+        made.append((accelerator, criterion))
+
+        def backward(x: Tensor, y: Tensor, last: bool) -> None:
+            with accelerator.accumulate(model):
+                criterion.backward(model, x, y)
+
+        return Run(
+            net,
+            criterion.step.resolved.criterion,
+            optimizer,
+            backward,
+            clip=lambda most: accelerator.clip_grad_norm_(model.parameters(), most),
+            save=lambda path: accelerator.save_state(str(path)),
+            load=lambda path: accelerator.load_state(str(path)),
+        )
+
+    trained = by_hand(settings, begin, folder)
+    accelerator, criterion = made[-1]
     assert criterion.steps == 6 // settings.accumulate
     assert not settings.scaled or accelerator.scaler.get_scale() == 256.0
-    return net
+    return trained
 
 
-def skorch(method: str, settings: Settings, folder: Path) -> nn.Module:
+def skorch(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
     pytest.importorskip("skorch")
     from skorch.callbacks import GradientNormClipping
 
     from rcad.integrations.skorch import RCADNetClassifier
 
-    (x, y), net = images(24), norm_net()
-    more = {"callbacks": [GradientNormClipping(settings.clip)]} if settings.clip is not None else {}
-    options = {"max_epochs": 2, "batch_size": 8, "lr": 0.1, "optimizer__momentum": 0.9, "train_split": None}
-    model = RCADNetClassifier(
-        net, method=method, accumulate=settings.accumulate, compile=settings.compiled, verbose=0, **options, **more
-    )
-    if settings.compiled:
-        model.set_params(compile__backend="eager")
-    model.fit(x.numpy(), y.numpy())
+    x, y = (values.numpy() for values in images(24))
+    options = {"batch_size": 8, "lr": 0.1, "optimizer__momentum": 0.9, "train_split": None, "verbose": 0}
+    options |= {"callbacks": [GradientNormClipping(settings.clip)]} if settings.clip is not None else {}
+    options |= {"compile": True, "compile__backend": "eager"} if settings.compiled else {}
+    files = {name: folder / name for name in ("f_params", "f_optimizer", "f_criterion")}
+    for again in (False, True) if settings.resumed else (False,):
+        net, epochs = norm_net(), 1 if settings.resumed else 2
+        model = RCADNetClassifier(net, method=method, accumulate=settings.accumulate, max_epochs=epochs, **options)
+        model.initialize()
+        if again:
+            model.load_params(**files)
+        model.partial_fit(x, y)
+        model.save_params(**files)
     assert model.rcad_steps_ == 6 // settings.accumulate
-    return net
+    return net, model.rcad_.criterion
 
 
-def timm(method: str, settings: Settings, folder: Path) -> nn.Module:
+def timm(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
     """The heart of timm's script."""
     load()
     pytest.importorskip("timm.task")
     from rcad.integrations.timm import RCADTask
 
-    net, options = norm_net(), {"mean": (0.0,) * 3, "std": (1.0,) * 3, "verbose": False}
-    task = RCADTask(net, method=method, classes=CLASSES, generator=settings.generator, **options)
-    optimizer = sgd(task.get_trainable_module())
-    if settings.compiled:
-        torch._dynamo.reset()
-        task.compile(backend="eager")
+    def begin() -> Run:
+        net, options = norm_net(), {"mean": (0.0,) * 3, "std": (1.0,) * 3, "verbose": False}
+        task = RCADTask(net, method=method, classes=CLASSES, generator=settings.generator(), **options)
+        optimizer = sgd(task.get_trainable_module())
+        if settings.compiled:
+            torch._dynamo.reset()
+            task.compile(backend="eager")
 
-    def backward(x: Tensor, y: Tensor, last: bool) -> None:
-        (task(x, y)["loss"] / settings.accumulate).backward()
+        def resume(path: Path) -> None:
+            state, moments = torch.load(path)
+            task.load_checkpoint_state(state["state_dict"], state["task_state"])
+            optimizer.load_state_dict(moments)
 
-    by_hand(settings, optimizer, backward, lambda clip: nn.utils.clip_grad_norm_(task.get_clip_parameters(), clip))
-    return net
+        return Run(
+            net,
+            task.step.resolved.criterion,
+            optimizer,
+            lambda x, y, last: (task(x, y)["loss"] / settings.accumulate).backward(),
+            clip=lambda most: nn.utils.clip_grad_norm_(task.get_clip_parameters(), most),
+            save=lambda path: torch.save((task.get_checkpoint_state(), optimizer.state_dict()), path),
+            load=resume,
+        )
+
+    return by_hand(settings, begin, folder)
 
 
 class Pictures(nn.Module):
@@ -189,46 +266,46 @@ class Pictures(nn.Module):
         return {"logits": self.net(pixel_values)}
 
 
-def huggingface(method: str, settings: Settings, folder: Path) -> nn.Module:
+def huggingface(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
     pytest.importorskip("transformers")
     from rcad.integrations.huggingface import RCADTrainer
     from tiny_transformers import arguments
 
-    (x, y), model = images(24), Pictures()
     changed = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": settings.accumulate}
-    changed |= {"max_grad_norm": settings.clip or 0.0}
+    changed |= {"max_grad_norm": settings.clip or 0.0, "save_strategy": "epoch"}
     if settings.compiled:
         torch._dynamo.reset()
         changed |= {"torch_compile": True, "torch_compile_backend": "eager"}
-    rows = [{"pixel_values": image, "labels": label} for image, label in zip(x, y, strict=True)]
-    optimizer = sgd(model)
-    schedule = torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)
-    trainer = RCADTrainer(
-        model,
-        arguments(folder, **changed),
-        train_dataset=rows,
-        optimizers=(optimizer, schedule),
-        method=method,
-        generator=settings.generator,
-    )
-    if settings.scaled:
-        trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
-    trainer.train()
+    rows = [{"pixel_values": image, "labels": label} for image, label in zip(*images(24), strict=True)]
+    for epochs in (1, 2) if settings.resumed else (2,):
+        model = Pictures()
+        optimizer = sgd(model)
+        trainer = RCADTrainer(
+            model,
+            arguments(folder, num_train_epochs=epochs, **changed),
+            train_dataset=rows,
+            optimizers=(optimizer, torch.optim.lr_scheduler.ConstantLR(optimizer, 1.0)),
+            method=method,
+            generator=settings.generator(),
+        )
+        if settings.scaled:
+            trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        trainer.train(resume_from_checkpoint=str(folder / "checkpoint-3") if settings.resumed and epochs == 2 else None)
     assert not settings.scaled or trainer.accelerator.scaler.get_scale() == 256.0
-    return model.net
+    return model.net, trainer.resolved.criterion
 
 
 class Adapter(NamedTuple):
     """A way to train in a framework.
 
     Attributes:
-        train: gives the trained net.
+        train: gives the trained net and the criterion.
         fused: it takes the fewest passes; else it leaves the backward to the framework.
         per_step: `every=` counts steps of the optimizer; else batches.
         lacks: what cannot be told to it here.
     """
 
-    train: Callable[[str, Settings, Path], nn.Module]
+    train: Callable[[str, Settings, Path], tuple[nn.Module, Criterion]]
     fused: bool = True
     per_step: bool = False
     lacks: tuple[str, ...] = ()
@@ -244,7 +321,7 @@ ADAPTERS = {
     "accelerate": Adapter(accelerate, per_step=True),
     "skorch": Adapter(skorch, per_step=True, lacks=("generator", "scaled")),
     "timm": Adapter(timm, fused=False, lacks=("scaled",)),
-    "huggingface": Adapter(huggingface, per_step=True),
+    "huggingface": Adapter(huggingface, per_step=True, lacks=("own state",)),
 }
 
 
@@ -253,17 +330,11 @@ def having(*names: str) -> Any:
     return pytest.mark.parametrize("name", [k for k, adapter in ADAPTERS.items() if not {*names} & {*adapter.lacks}])
 
 
-def seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(3)
-
-
 def check(name: str, method: str, folder: Path, tolerance: float = 0.0, **settings: Any) -> None:
     """The adapter's net and the loop's are equal, and have moved."""
-    adapter = ADAPTERS[name]
-    trained = adapter.train(method, Settings(**settings), folder)
-    loop = {key: value for key, value in settings.items() if key in ("accumulate", "clip")}
-    if "generator" in settings:
-        loop["generator"] = seeded()
+    adapter, told = ADAPTERS[name], Settings(**settings)
+    trained, _ = adapter.train(method, told, folder)
+    loop = {"accumulate": told.accumulate, "clip": told.clip, "generator": told.generator()}
     expected = plain_loop(norm_net(), method, [*loader()] * 2, fused=adapter.fused, per_step=adapter.per_step, **loop)
     same_parameters(trained, expected, rtol=tolerance, atol=tolerance / 100)
     assert moved(expected, norm_net()) > 0.003
@@ -274,19 +345,14 @@ def check(name: str, method: str, folder: Path, tolerance: float = 0.0, **settin
 def test_it_equals_a_plain_loop_bit_for_bit(name: str, method: str, tmp_path: Path) -> None:
     if method in DRAWN and "generator" in ADAPTERS[name].lacks:
         pytest.skip("draws from torch's global generator")
-    check(name, method, tmp_path, **({"generator": seeded()} if method in DRAWN else {}))
+    check(name, method, tmp_path, seed=3 if method in DRAWN else None)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_gradients_are_clipped(name: str, tmp_path: Path) -> None:
-    check(name, RCAD, tmp_path, clip=CLIP)
-
-
-@having("accumulate")
-def test_accumulated_batches_are_one_step(name: str, tmp_path: Path) -> None:
+def test_accumulated_batches_are_one_step_whose_gradients_are_clipped(name: str, tmp_path: Path) -> None:
     """transformers divides by the number of items and not of batches, which rounds otherwise."""
-    tolerance = 1e-4 if name == "huggingface" else 0.0
-    check(name, "rcad(alpha=0.5, lam=0.1, every=2)", tmp_path, tolerance, accumulate=3, clip=CLIP)
+    told = {"accumulate": 1 if "accumulate" in ADAPTERS[name].lacks else 3, "clip": CLIP}
+    check(name, "rcad(alpha=0.5, lam=0.1, every=2)", tmp_path, 1e-4 if name == "huggingface" else 0.0, **told)
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
@@ -304,3 +370,59 @@ def test_a_loss_scaler_scales_every_backward_and_is_undone(name: str, tmp_path: 
 @having("compiled")
 def test_a_compiled_model(name: str, tmp_path: Path) -> None:
     check(name, RCAD, tmp_path, compiled=True)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_resumed_run_goes_on_where_it_stopped(name: str, tmp_path: Path) -> None:
+    """With the count of its batches or steps, three an epoch."""
+    check(name, "rcad(alpha=0.5, lam=0.1, every=2)", tmp_path, resumed=True)
+
+
+@having("generator", "own state")
+def test_a_resumed_run_goes_on_with_the_random_directions_of_one_without_a_break(name: str, tmp_path: Path) -> None:
+    check(name, "rcad_random(alpha=0.5, lam=0.1)", tmp_path, resumed=True, seed=3)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_measured_alpha_is_not_measured_again_after_a_break(name: str, tmp_path: Path) -> None:
+    plain_loop(norm_net(), first := methods.rcad().criterion(), loader())
+    for resumed in (False, True):
+        _, criterion = ADAPTERS[name].train("rcad", Settings(resumed=resumed), tmp_path)
+        assert criterion.settled == resumed
+    assert criterion.state_dict()["alpha"] == first.state_dict()["alpha"]
+
+
+def imported_without(package: str, adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith(f"rcad.integrations.{adapter}")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    importlib.import_module(f"rcad.integrations.{adapter}")
+
+
+@pytest.mark.parametrize(
+    ("adapter", "package", "extra"),
+    [
+        ("accelerate", "accelerate", "hf"),
+        ("huggingface", "transformers", "hf"),
+        ("lightning", "lightning", "lightning"),
+        ("sklearn", "sklearn", "sklearn"),
+        ("sklearn", "safetensors", "sklearn"),
+        ("skorch", "skorch", "skorch"),
+        ("timm", "timm", "timm"),
+    ],
+)
+def test_a_missing_package_names_its_extra(
+    adapter: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(MissingExtraError) as caught:
+        imported_without(package, adapter, monkeypatch)
+    assert str(caught.value).startswith(f"expected {package}")
+    assert str(caught.value).endswith(f"in the folder of rcad, pip install -c constraints.txt -e '.[{extra}]'")
+    assert caught.value.__suppress_context__, "one traceback, not two"
+
+
+def test_a_timm_without_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    load()
+    with pytest.raises(InputError, match=r"expected timm 1\.0\.27 or newer, for its timm.task, but got 1\.") as caught:
+        imported_without("timm.task", "timm", monkeypatch)
+    assert caught.value.__suppress_context__

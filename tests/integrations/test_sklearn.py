@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import math
 import pickle
 import re
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -17,15 +19,14 @@ import pandas as pd
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_digits, make_friedman1
-from sklearn.exceptions import NotFittedError
+from sklearn.datasets import load_digits
 from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
@@ -35,39 +36,19 @@ from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.tables import _table
 
-DIGITS, FRIEDMAN = load_digits(return_X_y=True), make_friedman1(600, noise=1.0, random_state=0)
+DIGITS = load_digits(return_X_y=True)
 
 
 def short(method: Any = "rcad", **options: Any) -> RCADClassifier:
     return RCADClassifier(method, **{"max_iter": 30, "random_state": 0, **options})
 
 
-def test_defaults_work_on_small_tables() -> None:
-    assert cross_val_score(RCADClassifier(random_state=0), *WINE, cv=3).mean() > 0.95
-    assert cross_val_score(RCADRegressor(random_state=0), *DIABETES, cv=3).mean() > 0.4
-
-
-def test_probabilities_agree_with_each_other() -> None:
-    x, y = CANCER
-    model = short().fit(x, y)
-    p = model.predict_proba(x)
-    assert p.shape == (len(y), 2)
-    assert p.sum(1) == pytest.approx(1.0)
-    assert np.exp(model.predict_log_proba(x)) == pytest.approx(p)
-    assert np.array_equal(model.predict(x), model.classes_[p.argmax(1)])
-    far = model.predict_log_proba(1e6 * x)
+def test_a_probability_of_zero_has_a_logarithm() -> None:
+    model = short().fit(*CANCER)
+    far = model.predict_log_proba(1e6 * CANCER[0])
     assert np.isfinite(far).all()
-    assert far.min() < -1000  # where the probability itself is zero
+    assert far.min() < -1000
     assert (model.n_iter_, len(model.loss_curve_)) == (30, 30)
-
-
-def test_labels_may_be_anything() -> None:
-    x, y = WINE
-    names = np.array(["gamay", "merlot", "pinot"])[y]
-    assert set(short().fit(x, names).predict(x)) == set(names)
-    flags = short().fit(x, y > 0)
-    assert flags.classes_.dtype == bool
-    assert flags.predict(x).dtype == bool
 
 
 def test_alpha_is_measured_on_standardised_examples() -> None:
@@ -109,21 +90,15 @@ def test_twins_of_another_class_have_no_part_in_the_measured_alpha() -> None:
     x, y = WINE
     plain = short(max_iter=1).fit(x, y).alpha_
     doubled = np.concatenate([x, x[::2], x[::2]]), np.concatenate([y, y[::2], (y[::2] + 1) % 3])
-    assert suggest_alpha(*map(torch.from_numpy, doubled)) > 0
     measured = short(max_iter=1).fit(*doubled).alpha_
     assert 0.5 * plain < measured < 2 * plain
     # Without weights and with weights that are nearly equal, the same.
     nearly = 1 + 1e-9 * np.arange(len(doubled[1]))
     assert short(max_iter=1).fit(*doubled, sample_weight=nearly).alpha_ == pytest.approx(measured, abs=2e-4)
-
-
-def test_a_distance_of_zero_is_never_measured() -> None:
-    table = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0)
-    y = np.arange(8) % 2
+    table, labels = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0), np.arange(8) % 2
     for weight in (None, np.linspace(1, 2, 8)):
         with pytest.raises(InputError, match=r"each has an identical one there; give alpha a number, e"):
-            short().fit(table, y, sample_weight=weight)
-    assert short(alpha=0.5, max_iter=1).fit(table, y).alpha_ == 0.5
+            short().fit(table, labels, sample_weight=weight)
     near = np.concatenate([[-1e6, 1e6], 4 * (np.arange(38) - 18.5)])[:, None]
     assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
@@ -136,7 +111,6 @@ def test_regression_has_defaults_of_its_own() -> None:
 
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
-    ({"method": "rcad(alpha="}, "expected a method like"),
     ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
     ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
     ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
@@ -151,7 +125,6 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
     ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .. alpha=2 "),
     ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
-    ({"method": "rcad(lam=0.1)", "lam": 0.2}, "expected lam once"),
     ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
     ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
     ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
@@ -164,16 +137,10 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
     ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
-    ({"max_iter": None}, "expected max_iter to be a whole number >= 1, but got None"),
-    ({"max_iter": "a"}, "expected max_iter to be a whole number >= 1, but got 'a'"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
-    ({"warm_start": 1}, "expected warm_start to be True or False, but got 1"),
     ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
-    ({"class_weight": "equal"}, "'balanced' or a dict of weights by class, but got 'equal'"),
     ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
-    ({"class_weight": {0: float("nan")}}, "expected class_weight of 0 to be a finite number"),
-    ({"class_weight": {2: float("inf")}}, "expected class_weight of 2 to be a finite number"),
     ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
     ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
     ({"class_weight": {0: 0, 1: 0}}, "expected at least 2 classes in the rows of weight above zero, but got 1 class"),
@@ -187,63 +154,43 @@ test_methods_of_the_wrong_task_are_refused = refusals(
 )
 
 
-def test_weights_say_how_much_examples_count() -> None:
+test_targets_of_another_form_than_before_are_refused = refusals(
+    (RCADClassifier, WINE, (WINE[0], WINE[1] + 7), "expected labels among the 3 classes known, but got 7"),
+    (RCADClassifier, LABELS, (LABELS[0], LABELS[1][:, :2]), "3 yes/no labels for each row as before, but got .. 2)"),
+    (RCADRegressor, REALS, DIABETES, "expected 3 targets for each row as before, but got a shape of (442,)"),
+    (RCADRegressor, DIABETES, REALS, "expected one target for each row as before"),
+    of=lambda kind, first, then: kind(max_iter=1).fit(*first).partial_fit(*then),
+)
+
+
+def test_weights_of_classes_and_weights_of_zero() -> None:
     x, y = WINE
-    plain = short().fit(x, y)
-    assert np.array_equal(
-        short().fit(x, y, sample_weight=np.full(len(y), 7.0)).predict_proba(x), plain.predict_proba(x)
-    )
-    without = short().fit(x[y != 2], y[y != 2])
-    zero = short().fit(x, y, sample_weight=(y != 2).astype(float))
-    assert zero.classes_.tolist() == [0, 1]
-    assert np.array_equal(short(class_weight={2: 0.0}).fit(x, y).predict_proba(x), without.predict_proba(x))
-    assert np.array_equal(zero.predict_proba(x), without.predict_proba(x))
-    with pytest.raises(ValueError, match="weight"):
-        short().fit(x, y, sample_weight=np.zeros(len(y)))
-    with pytest.raises(ValueError, match=r"[Nn]egative"):
-        short().fit(x, y, sample_weight=-np.ones(len(y)))
+    two = y != 2
+    pairs = [
+        (short(class_weight={0: 1.0, 1: 5.0, 2: 1.0}).fit(x, y), short().fit(x, y, np.where(y == 1, 5.0, 1.0))),
+        (short(class_weight="balanced").fit(x, y), short().fit(x, y, compute_sample_weight("balanced", y))),
+        (short(class_weight={2: 0.0}).fit(x, y), short().fit(x[two], y[two])),
+        (short().fit(x, y, two.astype(float)), short().fit(x[two], y[two])),
+    ]
+    for one, other in pairs:
+        assert one.classes_.tolist() == other.classes_.tolist()
+        assert np.array_equal(one.predict_proba(x), other.predict_proba(x))
+    assert pairs[0][0].predict_proba(x)[:, 1].mean() > short().fit(x, y).predict_proba(x)[:, 1].mean() + 0.01
+    for weight in (np.zeros(len(y)), -np.ones(len(y))):
+        with pytest.raises(ValueError, match=r"non-zero|[Nn]egative"):
+            short().fit(x, y, weight)
 
 
-def test_class_weights_are_sample_weights_by_class() -> None:
-    x, y = WINE
-    by_class = short(class_weight={0: 1.0, 1: 5.0, 2: 1.0}).fit(x, y)
-    assert np.array_equal(
-        by_class.predict_proba(x), short().fit(x, y, sample_weight=np.where(y == 1, 5.0, 1.0)).predict_proba(x)
-    )
-    assert by_class.predict_proba(x)[:, 1].mean() > short().fit(x, y).predict_proba(x)[:, 1].mean() + 0.01
-    balanced = short(class_weight="balanced").fit(x, y)
-    assert not np.array_equal(balanced.predict_proba(x), short().fit(x, y).predict_proba(x))
-
-
-def test_partial_fit_goes_on_one_epoch_at_a_time() -> None:
-    x, y = WINE
-    model = short()
+@pytest.mark.parametrize(("kind", "data"), [(RCADClassifier, WINE), (RCADRegressor, DIABETES)])
+def test_parts_of_a_fit_are_one_long_fit(kind: Any, data: Any) -> None:
+    stream, warm = kind(random_state=0), kind(random_state=0, max_iter=2, warm_start=True)
     for _ in range(4):
-        model.partial_fit(x, y, classes=[0, 1, 2])
-    assert np.array_equal(model.predict_proba(x), short(max_iter=4).fit(x, y).predict_proba(x))
-    assert (model.n_iter_, len(model.loss_curve_)) == (4, 4)
-    part = short().partial_fit(x[y < 2], y[y < 2], classes=[0, 1, 2])
-    assert part.predict_proba(x).shape == (len(y), 3)
-    with pytest.raises(ValueError, match="classes"):
-        short().partial_fit(x, y)
-    with pytest.raises(InputError, match="expected labels among the 3 classes known, but got 7"):
-        part.partial_fit(x, y + 7)
-    real = RCADRegressor(random_state=0)
-    for _ in range(3):
-        real.partial_fit(*DIABETES)
-    same = RCADRegressor(random_state=0, max_iter=3).fit(*DIABETES)
-    assert np.array_equal(real.predict(DIABETES[0]), same.predict(DIABETES[0]))
-
-
-def test_warm_start_goes_on_and_a_fresh_fit_does_not() -> None:
-    x, y = WINE
-    warm = short(max_iter=3, warm_start=True).fit(x, y).fit(x, y)
-    assert warm.n_iter_ == 6
-    assert np.array_equal(warm.predict_proba(x), short(max_iter=6).fit(x, y).predict_proba(x))
-    cold = short(max_iter=3).fit(x, y).fit(x, y)
-    assert cold.n_iter_ == 3
-    with pytest.raises(InputError, match="expected labels among the 3 classes known"):
-        warm.fit(x, y + 5)
+        stream.partial_fit(*data, **({"classes": [0, 1, 2]} if kind is RCADClassifier else {}))
+    whole = kind(random_state=0, max_iter=4).fit(*data)
+    for model in (stream, warm.fit(*data).fit(*data)):
+        assert torch.equal(model.network_.flat, whole.network_.flat)
+        assert model.n_iter_ == 4
+    assert whole.fit(*data).n_iter_ == 4  # which begins anew
 
 
 def test_early_stopping_keeps_the_best_epoch() -> None:
@@ -268,8 +215,6 @@ def test_too_few_rows_for_early_stopping_are_said_in_one_line() -> None:
     for rows, weight in ((slice(None, None, 20), None), (slice(None), lone)):
         with one_line(match=r"early_stopping to hold out .* set early_stopping=False$"):
             short(early_stopping=True).fit(x[rows], y[rows], sample_weight=weight)
-    with pytest.raises(InputError, match="early_stopping to hold out"):
-        RCADRegressor(early_stopping=True).fit(x[:1], y[:1])
     assert short(early_stopping=True, validation_fraction=0.4, max_iter=1).fit(x[::20], y[::20]).n_iter_ == 1
 
 
@@ -278,22 +223,18 @@ def test_intervals_hold_the_target_about_as_often_as_they_say() -> None:
     x = draw.uniform(-1, 1, (600, 1))
     y = 100 + 20 * x[:, 0] + (1 + 4 * (x[:, 0] > 0)) * draw.normal(size=600)
     model = RCADRegressor(max_iter=150, random_state=0, lam=0.01).fit(x, y)
-    mean, deviation = model.predict(x, return_std=True)
-    assert np.array_equal(mean, model.predict(x))
+    _, deviation = model.predict(x, return_std=True)
     assert deviation[x[:, 0] > 0.2].mean() > 2 * deviation[x[:, 0] < -0.2].mean()
     for coverage in (0.5, 0.9):
         low, high = model.predict_interval(x, coverage).T
+        assert (high - low) / 2 == pytest.approx(NormalDist().inv_cdf(0.5 + coverage / 2) * deviation)
         assert abs(((low < y) & (y < high)).mean() - coverage) < 0.08
-    assert model.predict_interval(x) == pytest.approx(
-        np.stack([mean - 1.6449 * deviation, mean + 1.6449 * deviation], 1), rel=1e-3
-    )
     with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1, but got 90"):
         model.predict_interval(x, 90)
 
 
 def test_the_module_is_the_model() -> None:
-    x, _ = WINE
-    model = short().fit(*WINE)
+    x, model = WINE[0], short().fit(*WINE)
     net = model.module_
     features = torch.from_numpy(model.columns_.transform(_table(list(x.T), len(x)), x.dtype))
     assert net(features).softmax(1).detach().numpy() == pytest.approx(model.predict_proba(x))
@@ -305,16 +246,10 @@ def test_the_module_is_the_model() -> None:
 def test_in_a_pipeline_and_a_grid() -> None:
     pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), short())
     grid = {"rcadclassifier__lam": [0.0, 0.5], "rcadclassifier__method": ["rcad", methods.rcad_random(1.0, 0.1)]}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss").fit(*WINE)
-    assert len(search.cv_results_["params"]) == 4
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss", error_score="raise").fit(*WINE)
     assert len(set(search.cv_results_["mean_test_score"])) > 1
     assert search.score(*WINE) > -0.7
     assert search.best_estimator_[-1].feature_names_in_.shape == (13,)
-
-
-def test_calibrated() -> None:
-    assert CalibratedClassifierCV(short(), method="isotonic", cv=3).fit(*CANCER).score(*CANCER) > 0.9
 
 
 class Fixed(RCADClassifier):
@@ -329,22 +264,12 @@ def test_subclasses_may_have_fewer_parameters() -> None:
     assert (model.alpha_, model.n_iter_, model.get_params()) == (0.7, 1, {"alpha": 0.7})
 
 
-def test_clones_and_tags() -> None:
-    model = short(methods.rcad(0.7, 0.5), alpha=0.3)
-    twin = clone(model)
-    assert twin.get_params() == model.get_params()
-    assert not hasattr(clone(model.fit(*WINE)), "network_")
-    tags = get_tags(model)
-    assert tags.input_tags.allow_nan
-    assert tags.input_tags.sparse
-    assert get_tags(RCADRegressor()).target_tags.multi_output
-    assert "alpha=0.3" in repr(model)
-
-
 def test_every_parameter_and_attribute_is_described() -> None:
     named = pd.DataFrame(WINE[0]).rename(columns=str)
+    described: set[str] = set()  # the regressor says what it has beside the classifier
     for model in (short(early_stopping=True).fit(named, WINE[1]), RCADRegressor(max_iter=1).fit(*DIABETES)):
-        described = set(re.findall(r"^ {4}(\w+): ", inspect.getdoc(type(model)) or "", re.MULTILINE))
+        for row in re.findall(r"^ {4}([\w, ]+): ", inspect.getdoc(type(model)) or "", re.MULTILINE):
+            described |= set(row.split(", "))
         names = set(model.get_params()) | {name for name in vars(model) if name.endswith("_")} | {"module_"}
         assert names <= described, names - described
 
@@ -352,57 +277,41 @@ def test_every_parameter_and_attribute_is_described() -> None:
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_several_labels_come_back_as_from_scikit_learns_own() -> None:
     x, y = LABELS
-    ours, theirs = RCADClassifier(random_state=0), MLPClassifier(random_state=0, max_iter=20)
-    for model in (ours, theirs):
-        model.fit(x, y)
-    for name in ("predict", "predict_proba", "classes_"):
-        pair = [
-            getattr(model, name)(x) if callable(getattr(model, name)) else model.classes_ for model in (ours, theirs)
-        ]
-        assert pair[0].shape == pair[1].shape
-        assert pair[0].dtype.kind == pair[1].dtype.kind
+    ours, theirs = RCADClassifier(random_state=0).fit(x, y), MLPClassifier(random_state=0, max_iter=20).fit(x, y)
     p = ours.predict_proba(x)
+    for mine, other in ((ours.predict(x), theirs.predict(x)), (p, theirs.predict_proba(x))):
+        assert mine.shape == other.shape
+        assert mine.dtype.kind == other.dtype.kind
+    assert ours.classes_.tolist() == theirs.classes_.tolist()
     assert np.array_equal(ours.predict(x), (p > 0.5).astype(int))
     assert np.exp(ours.predict_log_proba(x)) == pytest.approx(p)
     assert ours.score(x, y) > 0.6  # all three labels right
-    guessed = [np.tile(y.mean(0), (len(x), 1))[:, k] for k in range(3)]
     for k in range(3):
-        assert log_loss(y[:, k], p[:, k]) < log_loss(y[:, k], guessed[k])
-    sparse = RCADClassifier(random_state=0).fit(x, csr_matrix(y))
-    assert np.array_equal(sparse.predict_proba(x), p)
-
-
-def test_alpha_is_measured_between_rows_with_different_labels() -> None:
-    x, y = LABELS
-    model = short(max_iter=1).fit(x, y)
-    z = (x - x.mean(0)) / x.std(0)
+        assert log_loss(y[:, k], p[:, k]) < log_loss(y[:, k], np.full(len(x), y[:, k].mean()))
+    assert np.array_equal(RCADClassifier(random_state=0).fit(x, csr_matrix(y)).predict_proba(x), p)
+    # alpha is measured between rows with different labels.
     sets = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
-    assert model.alpha_ == pytest.approx(suggest_alpha(z, sets), abs=1e-4)
+    assert ours.alpha_ == pytest.approx(suggest_alpha((x - x.mean(0)) / x.std(0), sets), abs=1e-4)
 
 
-def test_several_labels_stream_stop_early_and_weigh() -> None:
+def test_several_labels_stream_and_stop_early() -> None:
     x, y = LABELS
     stream = RCADClassifier(random_state=0)
     for part in range(4):
         stream.partial_fit(x[part::4], y[part::4], classes=[0, 1, 2])
     assert stream.predict(x).shape == y.shape
-    with pytest.raises(InputError, match=r"expected 3 yes/no labels for each row as before, but got .* \(200, 2\)"):
-        stream.partial_fit(x, y[:, :2])
-    with pytest.raises(InputError, match="expected 3 yes/no labels for each row as before"):
-        stream.partial_fit(x, y[:, 0])
     stopped = RCADClassifier(early_stopping=True, random_state=0).fit(x, y)
     assert len(stopped.validation_scores_) == stopped.n_iter_
-    twice = np.concatenate([x, x[:50]]), np.concatenate([y, y[:50]])
-    weight = np.where(np.arange(200) < 50, 2.0, 1.0)
-    weighed = short("erm", max_iter=3, batch_size=250).fit(x, y, weight)
-    doubled = short("erm", max_iter=3, batch_size=250).fit(*twice)
-    assert weighed.predict_proba(x) == pytest.approx(doubled.predict_proba(x), abs=1e-6)
-    for options, says in (
-        ({"class_weight": "balanced"}, "expected class_weight=None for several labels"),
-        ({"method": "label_smoothing + rcad"}, "expected a method for several yes/no labels each, but got 'label_smoo"),
-    ):
-        with pytest.raises(InputError, match=says):
-            RCADClassifier(**options).fit(x, y)
+
+
+test_what_several_labels_cannot_have = refusals(
+    ({"class_weight": "balanced"}, "expected class_weight=None for several labels"),
+    (
+        {"method": "label_smoothing + rcad"},
+        "expected a method for several yes/no labels each, but got 'label_smoothing",
+    ),
+    of=lambda parameters: RCADClassifier(**parameters).fit(*LABELS),
+)
 
 
 def test_several_reals_have_their_own_units() -> None:
@@ -410,90 +319,65 @@ def test_several_reals_have_their_own_units() -> None:
     model = RCADRegressor(random_state=0).fit(x, y)
     mean, deviation = model.predict(x, return_std=True)
     assert mean.shape == deviation.shape == y.shape
-    intervals = model.predict_interval(x)
-    assert intervals.shape == (*y.shape, 2)
-    assert (intervals[..., 0] < mean).all()
     assert mean.mean(0) == pytest.approx(y.mean(0), rel=0.3, abs=0.02)
     assert np.array_equal(model.center_, y.mean(0))
     assert model.score(x, y) > 0.5
-    with pytest.raises(InputError, match=r"expected 3 targets for each row as before, but got a shape of \(442,\)"):
-        model.partial_fit(x, y[:, 0])
-    with pytest.raises(InputError, match="expected one target for each row as before"):
-        RCADRegressor(max_iter=1).fit(x, y[:, 0]).partial_fit(x, y)
+    assert [get_tags(one).target_tags.multi_output for one in (model, RCADClassifier())] == [True, False]
 
 
-def parts(data: Any, seed: int, sizes: tuple[int, int]) -> list[tuple[Any, Any]]:
+def halves(data: Any, train: int = 60, held: int = 100) -> tuple[Any, Any, Any]:
     """Training, held-out and test rows."""
-    order = np.random.default_rng(seed).permutation(len(data[1]))
-    return [(data[0][rows], data[1][rows]) for rows in np.split(order, np.cumsum(sizes))]
+    order = np.random.default_rng(0).permutation(len(data[1]))
+    parts = np.split(order, [train, train + held])
+    return tuple((data[0][rows], data[1][rows]) for rows in parts)
 
 
-def test_sets_hold_the_class_as_often_as_they_promise_over_seeds() -> None:
-    covered, sizes, right = [], [], []
-    for seed in range(6):
-        train, held, test = parts(DIGITS, seed, (60, 100))
-        model = RCADClassifier(max_iter=30, random_state=0).fit(*train).calibrate(*held)
-        sets = model.predict_set(test[0], coverage=0.95)
-        assert sets.shape == (len(test[1]), 10)
-        assert sets[np.arange(len(sets)), np.searchsorted(model.classes_, model.predict(test[0]))].all()
-        covered.append(sets[np.arange(len(sets)), test[1]].mean())
-        sizes.append(sets.sum(1).mean())
-        right.append(model.score(*test))
-    assert np.mean(right) < 0.9, "one class alone would not do"
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
-    assert 1 < np.mean(sizes) < 5
+def smallest(scores: Any, coverage: float) -> Any:
+    """The score below which so many of n + 1 lie; that this holds what it promises, `test_conformal` says."""
+    return np.sort(scores, axis=0)[math.ceil((len(scores) + 1) * coverage) - 1]
 
 
-def test_intervals_hold_the_target_where_the_model_s_own_do_not() -> None:
-    own, calibrated = [], []
-    for seed in range(6):
-        train, held, test = parts(FRIEDMAN, seed, (150, 150))
-        model = RCADRegressor(max_iter=200, random_state=0).fit(*train)
-        for found in (own, calibrated):
-            low, high = model.predict_interval(test[0], coverage=0.9).T
-            found.append(((low <= test[1]) & (test[1] <= high)).mean())
-            model.calibrate(*held)
-    assert np.mean(own) < 0.7
-    assert np.mean(calibrated) == pytest.approx(0.9, abs=0.03)
-
-
-def test_several_targets_have_an_interval_each() -> None:
-    x, y = FRIEDMAN
-    model = RCADRegressor(max_iter=20, random_state=0).fit(x[:200], np.stack([y, -(y**2)], 1)[:200])
-    before = model.predict_interval(x[400:])
-    after = model.calibrate(x[200:400], np.stack([y, -(y**2)], 1)[200:400]).predict_interval(x[400:])
-    assert after.shape == before.shape == (200, 2, 2)
-    truth = np.stack([y, -(y**2)], 1)[400:]
-    inside = ((after[..., 0] <= truth) & (truth <= after[..., 1])).mean(0)
-    assert inside == pytest.approx([0.9, 0.9], abs=0.08)
-
-
-def test_what_was_calibrated_is_kept_and_dropped(tmp_path: Path) -> None:
-    train, held, test = parts(DIGITS, 0, (60, 100))
-    model = RCADClassifier(max_iter=5, random_state=0).fit(*train).calibrate(*held)
-    sets = model.predict_set(test[0])
+def test_calibrated_sets_and_intervals_are_split_conformal(tmp_path: Path) -> None:
+    train, (x, y), (new, _) = halves(DIGITS)
+    model = RCADClassifier(max_iter=30, random_state=0).fit(*train).calibrate(x, y)
+    limit = smallest(1 - model.predict_proba(x)[np.arange(len(y)), y], 0.95)
+    p = model.predict_proba(new)
+    sets = model.predict_set(new, coverage=0.95)
+    assert np.array_equal(sets, (1 - p <= limit) | (p == p.max(1, keepdims=True)))
+    assert 1 < sets.sum(1).mean() < 10
     model.save(tmp_path / "m.safetensors")
     for twin in (RCADClassifier.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(model))):
-        assert np.array_equal(twin.predict_set(test[0]), sets)
-    model.partial_fit(*train)
-    with pytest.raises(InputError, match=r"expected calibrate\(X, y\) with rows that fit has not seen first"):
-        model.predict_set(test[0])
+        assert np.array_equal(twin.predict_set(new, coverage=0.95), sets)
+    train, (x, y), (new, _) = halves(REALS, 200)
+    reals = RCADRegressor(max_iter=20, random_state=0).fit(*train).calibrate(x, y)
+    (mean, deviation), (middle, spread) = (reals.predict(rows, return_std=True) for rows in (x, new))
+    half = smallest(np.abs(y - mean) / deviation, 0.9) * spread
+    assert reals.predict_interval(new) == pytest.approx(np.stack([middle - half, middle + half], -1))
 
 
-def test_what_cannot_be_calibrated_is_refused_in_one_line() -> None:
-    train, held, _ = parts(DIGITS, 0, (60, 100))
-    with pytest.raises(NotFittedError):
-        RCADClassifier().calibrate(*held)
-    model = RCADClassifier(max_iter=2, random_state=0).fit(*train)
-    few = [part[:8] for part in held]
-    with pytest.raises(InputError, match=r"at least 9 rows to calibrate a coverage of 0\.9, but got 8; calibrate with"):
-        model.calibrate(*few).predict_set(held[0])
-    with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1, but got 90"):
-        model.predict_set(held[0], coverage=90)
-    with pytest.raises(InputError, match="labels among the 10 classes known, but got 11"):
-        model.calibrate(held[0], held[1] + 11)
-    with pytest.raises(InputError, match="expected one class for each row to calibrate sets"):
-        RCADClassifier(max_iter=2).fit(*LABELS).calibrate(*LABELS)
+TRAIN, HELD, _ = halves(DIGITS)
+
+
+def quick(data: Any = TRAIN) -> RCADClassifier:
+    return RCADClassifier(max_iter=2, random_state=0).fit(*data)
+
+
+test_what_cannot_be_calibrated_is_refused_in_one_line = refusals(
+    (
+        lambda: quick().calibrate(HELD[0][:8], HELD[1][:8]).predict_set(HELD[0]),
+        "at least 9 rows to calibrate a coverage of 0.9, but got 8; calibrate with",
+    ),
+    (
+        lambda: quick().calibrate(*HELD).predict_set(HELD[0], coverage=90),
+        "coverage to be a number between 0 and 1, but",
+    ),
+    (lambda: quick().calibrate(HELD[0], HELD[1] + 11), "labels among the 10 classes known, but got 11"),
+    (lambda: quick(LABELS).calibrate(*LABELS), "expected one class for each row to calibrate sets"),
+    (
+        lambda: quick().calibrate(*HELD).partial_fit(*TRAIN).predict_set(HELD[0]),
+        "expected calibrate(X, y) with rows that fit has not seen first",
+    ),
+)
 
 
 @pytest.mark.gpu

@@ -6,8 +6,8 @@ import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import rcad
+from one_line import one_line, refusals
 from people import DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods
-from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, base, training
-from rcad.integrations.sklearn.network import Network
+from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, network
+from rcad.integrations.sklearn.network import CoreStep, Network
 from rcad.integrations.sklearn.tables import _table
-from rcad.integrations.sklearn.training import OneNetwork
 from rcad.models.layers import MLP
 from rcad.train.task import derived
 
@@ -95,34 +95,30 @@ def test_equal_to_a_plain_loop_over_the_core(name: str) -> None:
 
 
 def test_weights_and_mixing_equal_the_core_too() -> None:
-    weight = np.linspace(0.5, 2, len(WINE[1]))
-    estimator = RCADClassifier("rcad", alpha=1.0, lam=0.3, **SHORT).fit(*WINE, sample_weight=weight)
-    # The columns were standardised with the weights, which the loop takes from the estimator.
-    net = plain_loop(estimator, methods.rcad(1.0, 0.3).criterion(units="input"), weight)
-    assert differ(estimator.module_, net) < 1e-9
-    mixed = methods.mixup(0.4)
-    estimator = RCADClassifier("mixup(alpha=0.4)", **SHORT).fit(*WINE)
-    net = plain_loop(estimator, mixed.criterion(units="input"), mix=mixed.augment)
-    assert differ(estimator.module_, net) < 1e-9
+    weight, mixed = np.linspace(0.5, 2, len(WINE[1])), methods.mixup(0.4)
+    for method, loop in ((methods.rcad(1.0, 0.3), {"weight": weight}), (mixed, {"mix": mixed.augment})):
+        estimator = RCADClassifier(method, **SHORT).fit(*WINE, sample_weight=loop.get("weight"))
+        # The columns were standardised with the weights, which the loop takes from the estimator.
+        net = plain_loop(estimator, method.criterion(units="input"), **loop)
+        assert differ(estimator.module_, net) < 1e-9
 
 
 @pytest.mark.parametrize("estimator", [RCADClassifier(**SHORT), RCADRegressor(**SHORT)], ids=["labels", "reals"])
 def test_the_lean_step_equals_the_core_s(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fast = estimator.fit(*data(estimator)).module_
-    monkeypatch.setattr(base, "OneNetwork", partial(OneNetwork, lean=False))
+    monkeypatch.setattr(network.StackedMethod, "of", Mock(side_effect=InputError("cannot be stacked")))
     exact = estimator.fit(*data(estimator)).module_
     assert 0 < differ(fast, exact) < 1e-9
 
 
-def test_every_method_trains_on_a_table() -> None:
-    for name in rcad.METHODS:
-        images = name in ("data_augmentation", "cutout", "cutmix", "gaussian", "bernoulli")
-        estimator = RCADClassifier(name, max_iter=12, random_state=0)
-        if images:
-            with pytest.raises(InputError, match=r"expected (a method for|regression targets for)"):
-                estimator.fit(*WINE)
-        else:
-            assert estimator.fit(*WINE).loss_curve_[-1] < estimator.loss_curve_[0], name
+@pytest.mark.parametrize("name", rcad.METHODS)
+def test_every_method_trains_on_a_table(name: str) -> None:
+    estimator = RCADClassifier(name, max_iter=12, random_state=0)
+    if name in ("data_augmentation", "cutout", "cutmix", "gaussian", "bernoulli"):
+        with pytest.raises(InputError, match=r"expected (a method for|regression targets for)"):
+            estimator.fit(*WINE)
+    else:
+        assert estimator.fit(*WINE).loss_curve_[-1] < estimator.loss_curve_[0]
 
 
 def test_a_growing_method_grows_the_examples() -> None:
@@ -130,19 +126,13 @@ def test_a_growing_method_grows_the_examples() -> None:
     plain = RCADClassifier("erm", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
     assert one.loss_curve_[:2] == plain.loss_curve_[:2]
     assert one.loss_curve_[2] != plain.loss_curve_[2]
-    weight = np.linspace(1, 2, len(WINE[1]))
-    with pytest.raises(InputError, match="no weights with 'me_ada'"):
-        one.fit(*WINE, sample_weight=weight)
 
 
-def test_random_state_decides_everything() -> None:
-    fits = [RCADClassifier("rcad_random", random_state=seed, max_iter=5).fit(*WINE) for seed in (1, 1, 2)]
-    first, again, other = (fit.predict_proba(WINE[0]) for fit in fits)
-    assert np.array_equal(first, again)
-    assert not np.allclose(first, other)
-    torch.manual_seed(0)
+def test_random_state_alone_decides() -> None:
     state = torch.get_rng_state()
-    RCADClassifier(max_iter=2).fit(*WINE).module_.eval()
+    fits = [RCADClassifier("rcad_random", random_state=seed, max_iter=5).fit(*WINE).network_.flat for seed in (1, 1, 2)]
+    assert torch.equal(fits[0], fits[1])
+    assert not torch.allclose(fits[0], fits[2])
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -160,11 +150,6 @@ def test_fits_in_threads_do_not_disturb_each_other() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert all(torch.equal(one, begin(seed)) for seed, one in enumerate(together))
-
-
-def test_divergence_is_said_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"^expected a finite loss, but it was .* lower learning_rate$"):
-        RCADRegressor("erm", learning_rate=1e30, max_iter=20).fit(*DIABETES)
 
 
 def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,100 +171,63 @@ def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> 
 )
 def test_captured_steps_are_those_of_the_lean_step(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through torch's AdamW on the network's own memory, so that a second fit and a saved one go on from it."""
-    fitted = []
-    for captured in (False, True):
-        one = clone(estimator).set_params(captured=captured)
-        for _ in range(2):
-            one.fit(*data(estimator))
-        fitted.append(one)
-    assert differ(*(one.module_ for one in fitted)) == 0  # on a CPU there is nothing to capture
-    monkeypatch.setattr(training, "DEVICES", ("cpu",))
-    taken = []
-    monkeypatch.setattr(training.CapturedCore, "step", _counting(training.CapturedCore.step, taken))
-    for _ in range(2):
-        one.fit(*data(estimator))
-    lean = fitted[0].fit(*data(estimator)).fit(*data(estimator))
-    assert len(taken) >= 2 * EPOCHS
-    assert one.network_.optimizer.steps == lean.network_.optimizer.steps
-    assert differ(one.module_, lean.module_) < 1e-9
-    np.testing.assert_allclose(one.loss_curve_, lean.loss_curve_, rtol=1e-9)
+    step = Mock(side_effect=CoreStep.step)
+    monkeypatch.setattr(CoreStep, "step", lambda *arguments: step(*arguments))
 
+    def twice() -> Any:
+        one = clone(estimator).set_params(captured=True)
+        return one.fit(*data(estimator)).fit(*data(estimator))
 
-def _counting(step: Any, taken: list[Any]) -> Any:
-    def counted(*arguments: Any) -> None:
-        taken.append(arguments)
-        step(*arguments)
-
-    return counted
+    lean = twice()
+    assert not step.called  # on a CPU there is nothing to capture
+    monkeypatch.setattr(network, "DEVICES", ("cpu",))
+    captured = twice()
+    assert step.call_count >= 2 * EPOCHS
+    assert captured.network_.optimizer.steps == lean.network_.optimizer.steps
+    assert differ(captured.module_, lean.module_) < 1e-9
+    np.testing.assert_allclose(captured.loss_curve_, lean.loss_curve_, rtol=1e-9)
 
 
 def warm(method: Any = "rcad", **options: Any) -> RCADClassifier:
     return RCADClassifier(method, **{"max_iter": 2, "random_state": 0, "warm_start": True, **options})
 
 
-def go_on(model: Any, way: str) -> Any:
-    return model.fit(*WINE) if way == "fit" else model.partial_fit(*WINE)
-
-
 @pytest.mark.parametrize("way", ["fit", "partial_fit"])
-def test_a_changed_method_is_the_one_that_goes_on(way: str) -> None:
-    model = warm().fit(*WINE)
-    measured = model.alpha_
+def test_a_changed_method_goes_on_with_an_alpha_that_is_measured_once(way: str) -> None:
+    measured = warm().fit(*WINE).alpha_
+    model = warm("erm").fit(*WINE)
+    assert (model.alpha_, model.measured_alpha_) == (None, None)
     changes: list[tuple[dict[str, Any], rcad.Method]] = [
-        ({"method": "erm"}, methods.erm()),
         ({"method": "rcad", "lam": 0.7}, methods.rcad(measured, 0.7)),
         ({"alpha": 1.5, "lam": None}, methods.rcad(1.5, 0.1)),
-        ({"alpha": None, "method": "rcad_random"}, methods.rcad_random(measured, 0.1)),
+        ({"method": "erm", "alpha": None}, methods.erm()),
+        ({"method": "rcad_random"}, methods.rcad_random(measured, 0.1)),
     ]
-    for parameters, expected in changes:
+    for scale, (parameters, expected) in enumerate(changes, 1):
         before = model.network_.flat.clone()
-        go_on(model.set_params(**parameters), way)
+        getattr(model.set_params(**parameters), way)(scale * WINE[0], WINE[1])
         assert model.method_ == expected
         assert not torch.equal(model.network_.flat, before)
     assert model.n_iter_ == 2 + 4 * (2 if way == "fit" else 1)
-    with pytest.raises(InputError, match="expected method to be one of"):
-        go_on(model.set_params(method="nonsense"), way)
-
-
-def test_the_new_method_s_numbers_are_those_of_its_steps() -> None:
-    """Half the epochs with one method and half with another, against one that stays."""
-    stayed = warm().fit(*WINE).fit(*WINE)
-    changed = warm().fit(*WINE).set_params(method="erm").fit(*WINE)
-    assert changed.loss_curve_[:2] == stayed.loss_curve_[:2]
-    assert changed.loss_curve_[2:] != stayed.loss_curve_[2:]
-
-
-def test_alpha_is_measured_once() -> None:
-    x, y = WINE
-    model = warm("erm").fit(x, y)
-    assert (model.alpha_, model.measured_alpha_) == (None, None)
-    model.set_params(method="rcad").fit(x, y)  # measured when it is first needed ...
-    first = model.alpha_
-    assert first == model.measured_alpha_ == warm().fit(x, y).alpha_
-    model.fit(3 * x, y)  # ... and kept, as the scales of the columns are
-    assert model.alpha_ == first
-    assert model.set_params(warm_start=False).fit(3 * x[::2], y[::2]).alpha_ != first
+    assert model.set_params(warm_start=False).fit(WINE[0][::2], WINE[1][::2]).alpha_ != measured
 
 
 def test_what_cannot_change_is_refused_in_one_line() -> None:
     model = warm(hidden_layer_sizes=[20]).fit(*WINE)
     weights = model.network_.flat.clone()
     model.set_params(hidden_layer_sizes=(20, 10))
-    for way in ("fit", "partial_fit"):
-        with pytest.raises(
-            InputError, match=r"^expected hidden_layer_sizes=\(20,\) to go on .*, but got \(20, 10\); .*$"
-        ):
-            go_on(model, way)
+    for go_on in (model.fit, model.partial_fit):
+        with one_line("expected hidden_layer_sizes=(20,) to go on training, but got (20, 10); "):
+            go_on(*WINE)
     assert torch.equal(model.network_.flat, weights)
-    assert go_on(model.set_params(hidden_layer_sizes=(20,)), "fit").n_iter_ == 4
     assert model.set_params(hidden_layer_sizes=(5,), warm_start=False).fit(*WINE).n_iter_ == 2
 
 
 def test_other_precision_goes_on_in_the_network_s() -> None:
     x, y = WINE
-    single = warm().fit(x.astype(np.float32), y).partial_fit(x, y)
-    assert single.network_.flat.dtype == torch.float32
-    assert warm().fit(x, y).partial_fit(x.astype(np.float32), y).network_.flat.dtype == torch.float64
+    for first, then in ((np.float32, np.float64), (np.float64, np.float32)):
+        model = warm().fit(x.astype(first), y).partial_fit(x.astype(then), y)
+        assert str(model.network_.flat.dtype) == f"torch.{np.dtype(first)}"
 
 
 def test_a_network_moves_with_its_memory() -> None:
@@ -312,22 +260,24 @@ def test_a_first_batch_of_one_class_names_the_cure() -> None:
     assert model.partial_fit(x, y).alpha_ == model.measured_alpha_ != 0.3
     measured = model.alpha_
     assert model.partial_fit(*one).alpha_ == measured, "what was measured once stays"
-    assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
-    assert RCADClassifier("erm").partial_fit(*one, classes=CLASSES).n_iter_ == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
 
 
 def test_a_first_batch_without_scales_is_warned_of() -> None:
     x, y = DIABETES
-    with pytest.warns(UserWarning, match=r"^the first batch .* it has 9 rows; begin with more$") as told:
-        model = RCADRegressor().partial_fit(x[:9], y[:9])
-    assert told[0].filename == __file__
     flat = x[:50].copy()
     flat[:, 3] = 0.25
     flat[:, 4] = 0.0  # zeros and ones have no scale to miss
-    with pytest.warns(UserWarning, match="it has 50 rows with one value only in column 3; begin"):
-        RCADRegressor().partial_fit(flat, y[:50])
-    with pytest.warns(UserWarning, match=r"1 rows with one value only in column 0, 1, 2, \.\.\.;"):
-        RCADRegressor().partial_fit(x[:1], y[:1])
+    for rows, words in (
+        (x[:9], "it has 9 rows; begin with more$"),
+        (flat, "it has 50 rows with one value only in column 3; begin"),
+        (x[:1], r"1 rows with one value only in column 0, 1, 2, \.\.\.;"),
+    ):
+        with pytest.warns(UserWarning, match=rf"^the first batch of partial_fit .* {words}") as told:
+            model = RCADRegressor().partial_fit(rows, y[: len(rows)])
+        assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.partial_fit(x[:1], y[:1])  # the scales are there
@@ -335,23 +285,28 @@ def test_a_first_batch_without_scales_is_warned_of() -> None:
         RCADRegressor(max_iter=1).fit(flat, y[:50])
 
 
-def test_what_a_stream_cannot_have_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^expected early_stopping=False with partial_fit"):
-        RCADRegressor(early_stopping=True).partial_fit(*DIABETES)
-    with pytest.raises(InputError, match=r"^expected class_weight=None or a dict with partial_fit, but got 'balanced'"):
-        RCADClassifier(class_weight="balanced").partial_fit(*WINE, classes=CLASSES)
-    weighted = RCADClassifier(class_weight={0: 2.0}, random_state=0).partial_fit(*WINE, classes=CLASSES)
-    plain = RCADClassifier(random_state=0).partial_fit(*WINE, classes=CLASSES)
+def test_a_batch_need_not_hold_the_class_that_has_a_weight() -> None:
+    weighted, plain = (
+        RCADClassifier(class_weight=weight, random_state=0).partial_fit(*WINE, classes=CLASSES)
+        for weight in ({0: 2.0}, None)
+    )
     assert not torch.equal(weighted.network_.flat, plain.network_.flat)
     rest = WINE[1] > 0
-    assert (
-        weighted.partial_fit(WINE[0][rest], WINE[1][rest]).n_iter_ == 2
-    )  # a batch without the class that has a weight
+    weighted.partial_fit(WINE[0][rest], WINE[1][rest])
 
 
-def test_a_saved_estimator_remembers_what_was_measured(tmp_path: Path) -> None:
-    model = warm().fit(*WINE)
-    model.set_params(alpha=2.0).fit(*WINE).save(tmp_path / "m.safetensors")
-    twin = RCADClassifier.load(tmp_path / "m.safetensors")
-    assert twin.alpha_ == 2.0
-    assert twin.set_params(alpha=None).partial_fit(3 * WINE[0], WINE[1]).alpha_ == model.measured_alpha_
+test_what_cannot_be_trained_is_refused_in_one_line = refusals(
+    (RCADRegressor("erm", learning_rate=1e30, max_iter=20).fit, DIABETES, "expected a finite loss, but it was .. rate"),
+    (RCADRegressor(early_stopping=True).partial_fit, DIABETES, "expected early_stopping=False with partial_fit"),
+    (
+        partial(RCADClassifier(class_weight="balanced").partial_fit, classes=CLASSES),
+        WINE,
+        "expected class_weight=None or a dict with partial_fit, but got 'balanced'",
+    ),
+    (
+        RCADClassifier("me_ada(epochs=2, rounds=1)", max_iter=3).fit,
+        (*WINE, np.linspace(1, 2, len(WINE[1]))),
+        "no weights with 'me_ada'",
+    ),
+    of=lambda train, rows: train(*rows),
+)

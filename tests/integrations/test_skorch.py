@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 
 pytest.importorskip("skorch")
 
-from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
 from skorch.callbacks import BatchScoring, Checkpoint, EpochScoring, GradientNormClipping, PrintLog
@@ -57,12 +57,10 @@ class Flat(nn.Module):
         return self.layers(x)  # type: ignore[no-any-return]
 
 
-class ProbabilityNet(RCADNetMixin, NeuralNetClassifier):  # type: ignore[misc]
-    pass
-
-
-class BinaryNet(RCADNetMixin, NeuralNetBinaryClassifier):  # type: ignore[misc]
-    pass
+ProbabilityNet, BinaryNet, MeanNet = (
+    type("Mixed", (RCADNetMixin, kind), {})
+    for kind in (NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
+)
 
 
 def made(kind: Any = RCADNetClassifier, module: Any = Net, **changed: Any) -> Any:
@@ -97,95 +95,52 @@ def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm() -> None
     assert any("remove the softmax" in str(warning.message) for warning in caught)
 
 
-def test_the_batches_are_mixed_by_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def noted(self: Criterion, model: Any, x: Tensor, y: Tensor, **options: Any) -> Any:
-        seen.append((x, y))
-        return original(self, model, x, y, **options)
-
-    original = Criterion.backward
-    monkeypatch.setattr(Criterion, "backward", noted)
+def test_the_batches_are_mixed_by_the_method() -> None:
     net, batch = made(method="mixup").initialize(), (torch.tensor(X[:4]), torch.tensor(Y[:4]))
     net.check_data(X, Y)  # where skorch counts the classes
     torch.manual_seed(7)
-    net.train_step_single(batch)
+    loss = net.train_step_single(batch)["loss"]
     torch.manual_seed(7)
-    x, y = augment(methods.mixup().augment, *batch, classes=CLASSES)
-    assert torch.equal(seen[0][0], x)
-    assert torch.equal(seen[0][1], y)
+    mixed = augment(methods.mixup().augment, *batch, classes=CLASSES)
+    assert torch.equal(loss, methods.mixup().criterion()(Net(), *mixed))
 
 
 def test_a_grid_searches_the_parameters() -> None:
-    assert {"method", "alpha", "lam"} <= set(made().get_params())
-    search = GridSearchCV(
-        made(method="rcad"), {"alpha": [0.1, 2.0], "lam": [0.1, 0.5]}, cv=2, scoring="neg_log_loss", error_score="raise"
-    ).fit(X, Y)
-    assert len(search.cv_results_["params"]) == 4
+    grid = {"alpha": [0.1, 2.0], "lam": [0.1, 0.5]}
+    search = GridSearchCV(made(method="rcad"), grid, cv=2, scoring="neg_log_loss", error_score="raise").fit(X, Y)
     assert len(set(search.cv_results_["mean_test_score"])) == 4
     best = search.best_estimator_
     assert best.rcad_.criterion.loss.terms[1].weight == search.best_params_["lam"]
-    again = made(method="rcad", **search.best_params_).fit(X, Y)
-    same_parameters(best.module_, again.module_)
-
-
-def test_clones_and_later_settings_count() -> None:
-    net = clone(made(method="rcad", alpha=0.2, lam=0.1, std=(0.5,)).initialize())
-    assert (net.method, net.alpha, net.lam, net.std) == ("rcad", 0.2, 0.1, (0.5,))
-    net.fit(X, Y)
-    net.set_params(lam=0.7).partial_fit(X, Y)
-    assert net.rcad_.criterion.loss.terms[1].weight == 0.7
-    assert net.rcad_steps_ == 24
-    assert len(net.history) == 4
-    assert net.fit(X, Y).rcad_steps_ == 12
-
-
-def test_partial_fit_goes_on() -> None:
-    whole, halves = made(max_epochs=4).fit(X, Y), made()
-    halves.partial_fit(X, Y).partial_fit(X, Y)
-    same_parameters(whole.module_, halves.module_)
+    same_parameters(best.module_, made(method="rcad", **search.best_params_).fit(X, Y).module_)
 
 
 def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
+    whole, halves = made(max_epochs=4).fit(X, Y), made()
+    same_parameters(whole.module_, halves.partial_fit(X, Y).partial_fit(X, Y).module_)
     net = made(method="rcad", max_epochs=1).fit(X, Y)
     found = net.rcad_.criterion.loss
-    far = net.partial_fit(50 * X, Y).rcad_.criterion
-    assert far.loss == found
+    assert net.partial_fit(50 * X, Y).rcad_.criterion.loss == found
     assert net.fit(50 * X, Y).rcad_.criterion.loss != found  # begins anew
     assert net.set_params(method=METHOD).partial_fit(X, Y).rcad_.criterion.loss != found
+    assert (net.rcad_steps_, len(net.history)) == (12, 2)
 
 
 FILES = ("f_params", "f_optimizer", "f_criterion", "f_history")
 
 
-@pytest.mark.parametrize("by", ["save_params", "Checkpoint"])
-def test_a_checkpoint_keeps_the_alpha_that_was_measured(by: str, tmp_path: Path) -> None:
-    method = "rcad(every=3)"
-    files = {name: str(tmp_path / name) for name in FILES}
-    whole = made(method=method, max_epochs=1).fit(X, Y)
-    found, steps = whole.rcad_.criterion.loss, whole.rcad_steps_
-    assert steps % 3 != 1  # where a count that starts again would show
-    if by == "save_params":
-        whole.save_params(**files)
-        later = made(method=method, max_epochs=1).initialize()
-        later.load_params(**files)
-    else:
-        kept = Checkpoint(dirname=str(tmp_path), monitor=None)
-        made(method=method, max_epochs=1, callbacks=[kept]).fit(X, Y)
-        later = made(method=method, max_epochs=1)
-        later.load_params(checkpoint=kept)
-    assert (later.rcad_.criterion.loss, later.rcad_steps_) == (found, steps)
-    for net in (whole, later):
-        net.partial_fit(50 * X, Y)
-    assert later.rcad_.criterion.loss == found
-    same_parameters(whole.module_, later.module_)
+def test_skorchs_checkpoint_keeps_the_alpha_that_was_measured(tmp_path: Path) -> None:
+    kept = Checkpoint(dirname=str(tmp_path), monitor=None)
+    whole = made(method="rcad(every=3)", max_epochs=1, callbacks=[kept]).fit(X, Y)
+    later = made(method="rcad(every=3)", max_epochs=1)
+    later.load_params(checkpoint=kept)
+    assert later.rcad_.criterion.loss == whole.rcad_.criterion.loss
+    assert later.rcad_steps_ == whole.rcad_steps_ == 6
 
 
 def test_weights_alone_leave_the_measuring_as_it_is(tmp_path: Path) -> None:
     net = made(method="rcad", max_epochs=1).fit(X, Y)
     net.save_params(f_params=tmp_path / "weights", f_criterion=tmp_path / "criterion")
-    net.partial_fit(X, Y)
-    steps, found = net.rcad_steps_, net.rcad_.criterion.loss
+    steps, found = net.partial_fit(X, Y).rcad_steps_, net.rcad_.criterion.loss
     net.load_params(f_params=tmp_path / "weights")
     assert (net.rcad_steps_, net.rcad_.criterion.loss) == (steps, found)
     net.load_params(f_criterion=tmp_path / "criterion")
@@ -193,22 +148,25 @@ def test_weights_alone_leave_the_measuring_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_a_plain_net_can_be_taken_up(tmp_path: Path) -> None:
-    plain = NeuralNetClassifier(Net, criterion=nn.CrossEntropyLoss, verbose=0, max_epochs=1, train_split=None)
-    plain.fit(X, Y).save_params(**{name: str(tmp_path / name) for name in FILES[:3]})
+    files = {name: str(tmp_path / name) for name in FILES[:3]}
+    plain = made(NeuralNetClassifier, criterion=nn.CrossEntropyLoss).fit(X, Y)
+    plain.save_params(**files)
     net = made(method="rcad").initialize()
-    net.load_params(**{name: str(tmp_path / name) for name in FILES[:3]})
+    net.load_params(**files)
     same_parameters(plain.module_, net.module_)
     assert net.rcad_.criterion.state_dict()["alpha"] is None
     assert net.partial_fit(X, Y).rcad_.criterion.state_dict()["alpha"] > 0
 
 
+SCORES = [
+    ("batch", BatchScoring("accuracy", on_train=True, name="train_acc", lower_is_better=False)),
+    ("epoch", EpochScoring("accuracy", on_train=True, name="train_acc_epoch", lower_is_better=False)),
+]
+
+
 def test_validation_and_scores_are_skorchs() -> None:
     rows = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
-    scores = [
-        ("batch", BatchScoring("accuracy", on_train=True, name="train_acc", lower_is_better=False)),
-        ("epoch", EpochScoring("accuracy", on_train=True, name="train_acc_epoch", lower_is_better=False)),
-    ]
-    net = made(method="label_smoothing + rcad", train_split=predefined_split(rows), callbacks=scores).fit(X, Y)
+    net = made(method="label_smoothing + rcad", train_split=predefined_split(rows), callbacks=SCORES).fit(X, Y)
     with torch.no_grad():
         plain = nn.functional.cross_entropy(net.module_.eval()(torch.tensor(X)), torch.tensor(Y)).item()
     assert net.history[-1, "valid_loss"] == pytest.approx(plain, rel=1e-5)
@@ -230,83 +188,80 @@ def test_the_parts_of_the_loss_stand_in_the_epochs_row() -> None:
         assert [size for size, _ in rows] == [10, 10, 4]
         assert net.history[-1, name] == pytest.approx(np.average([v for _, v in rows], weights=[s for s, _ in rows]))
         assert name in "".join(printed)
-    seldom = made(method="rcad(alpha=0.5, lam=0.3, every=5)", max_epochs=2, batch_size=6).fit(X, Y)
-    counts = [sum("train_entropy" in row for row in epoch) for epoch in seldom.history[:, "batches"]]
-    assert counts == [1, 1]
     net.set_params(method="rcad(alpha=0.5, lam=0.3, every=100)").partial_fit(X, Y).partial_fit(X, Y)
     assert np.isnan(net.history[-1, "train_entropy"]), "a term that rested: the column stays, without a number"
 
 
-@pytest.mark.parametrize(
-    "method", [methods.adversarial_training().criterion(), Criterion(terms=[Term("nll", where=RandomStep(0.0))])]
-)
-def test_a_method_without_a_clean_pass_still_has_predictions_to_score(method: Criterion) -> None:
-    scores = [("batch", BatchScoring("accuracy", on_train=True, name="train_acc", lower_is_better=False))]
-    net = made(method=method, callbacks=[*scores, *CLIP]).fit(X, Y)
-    same_parameters(net.module_, core_loop(Net(), method))
-    assert 0 <= net.history[-1, "train_acc"] <= 1
+class One(Flat):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, 0]
 
 
-def test_sample_weights_lie_in_x() -> None:
-    weight = np.linspace(0, 2, 24, dtype=np.float32)
-    net = made(module=Weighted, input_key="x", callbacks=CLIP).fit({"x": X, "sample_weight": weight}, Y)
-    same_parameters(net.module_, core_loop(Net(), RCAD(0.5, 0.3), weight=weight))
+WEIGHT = np.linspace(0, 2, 24, dtype=np.float32)
+REALS = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
+NO_CLEAN_PASS = Criterion(terms=[Term("nll", where=RandomStep(0.0))])  # which gives no output to score
+EVERY = RCAD(0.5, 0.3, every=2)
+# The net, its data, and the same in a loop.
+EQUAL: dict[str, Any] = {
+    "sample weights lie in X": (
+        made(module=Weighted, input_key="x"),
+        ({"x": X, "sample_weight": WEIGHT}, Y),
+        (Net, RCAD(0.5, 0.3), Y, {"weight": WEIGHT}),
+    ),
+    "regression": (made(RCADNetRegressor, Flat), (X, REALS), (Flat, RCAD(0.5, 0.3, likelihood=Gaussian()), REALS, {})),
+    "yes or no": (
+        made(BinaryNet, One, module__outputs=1),
+        (X, (Y % 2).astype(np.float32)),
+        (partial(One, 1), RCAD(0.5, 0.3, likelihood=Bernoulli()), (Y % 2).astype(np.float32), {}),
+    ),
+    "no clean pass": (made(method=NO_CLEAN_PASS), (X, Y), (Net, NO_CLEAN_PASS, Y, {})),
+    # 6 batches an epoch: the second step has batches of two epochs.
+    "accumulated": (made(method=EVERY, accumulate=4), (X, Y), (Net, RCAD(0.5, 0.3, every=2), Y, {"accumulate": 4})),
+}
 
 
-def test_regression() -> None:
-    y = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
-    net = made(RCADNetRegressor, Flat, callbacks=CLIP).fit(X, y)
-    plain = core_loop(Flat(), RCAD(0.5, 0.3, likelihood=Gaussian()), y)
-    same_parameters(net.module_, plain)
+@pytest.mark.parametrize("name", EQUAL)
+def test_it_equals_a_loop_over_the_core(name: str) -> None:
+    net, data, (module, criterion, y, options) = EQUAL[name]
+    scores = SCORES[:1] if name == "no clean pass" else []
+    net.set_params(callbacks=[*CLIP, *scores]).fit(*data)
+    same_parameters(net.module_, core_loop(module(), criterion, y, **options))
+    if scores:
+        assert 0 <= net.history[-1, "train_acc"] <= 1
+    if name == "accumulated":
+        seen = ["train_entropy" in row for epoch in net.history[:, "batches"] for row in epoch]
+        assert (net.rcad_steps_, seen) == (3, [True] * 4 + [False] * 4 + [True] * 4)
+
+
+def test_the_regressor_predicts_means_and_deviations() -> None:
+    net = made(RCADNetRegressor, Flat, criterion__cap=1.5).fit(X, REALS)
+    assert net.rcad_.likelihood == Gaussian(cap=1.5)
     with torch.no_grad():
-        output = plain(torch.tensor(X)).numpy()
+        output = net.module_(torch.tensor(X)).numpy()
     np.testing.assert_allclose(net.predict(X), output[:, 0], rtol=1e-6)
     np.testing.assert_allclose(net.predict_std(X), np.exp(output[:, 1] / 2), rtol=1e-6)
-    assert np.isfinite(net.score(X, y))
-    search = GridSearchCV(made(RCADNetRegressor, Flat, method="rcad"), {"lam": [0.1, 0.5]}, cv=2, error_score="raise")
-    assert search.fit(X, y).best_params_["lam"] in (0.1, 0.5)
-    capped = made(RCADNetRegressor, Flat, criterion__cap=1.5).initialize()
-    assert capped.rcad_.likelihood == Gaussian(cap=1.5)
+    assert np.isfinite(net.score(X, REALS))
 
 
-def test_yes_or_no() -> None:
-    class One(Flat):
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x)[:, 0]
-
-    y = (Y % 2).astype(np.float32)
-    net = made(BinaryNet, One, module__outputs=1, callbacks=CLIP).fit(X, y)
-    same_parameters(net.module_, core_loop(One(1), RCAD(0.5, 0.3, likelihood=Bernoulli()), y))
-    assert net.predict_proba(X).shape == (24, 2)
+def overriding(name: str, kind: Any = NeuralNetClassifier, by: Any = None) -> Any:
+    """A net with a function of its own, which does what that of its base does."""
+    return type("Own", (kind,), {name: by or getattr(kind, name)})
 
 
-def test_a_closure_is_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closure_is_one_step() -> None:
     """LBFGS evaluates the loss several times for one step; a term that rests every other step must not blink."""
-    seen = []
-    original = RCADNetClassifier.train_step_single
+    calls: list[tuple[int, bool]] = []
 
-    def noted(self: Any, batch: Any, **params: Any) -> Any:
-        step = original(self, batch, **params)
-        seen.append((self.rcad_steps_, "rcad" in step["parts"]))
+    def noting(self: Any, batch: Any, **fit_params: Any) -> Any:
+        step = RCADNetClassifier.train_step_single(self, batch, **fit_params)
+        calls.append((self.rcad_steps_, "rcad" in step["parts"]))
         return step
 
-    monkeypatch.setattr(RCADNetClassifier, "train_step_single", noted)
-    options = {"optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe", "lr": 0.1}
-    net = made(module=Flat, module__outputs=CLASSES, method="rcad(alpha=0.5, lam=0.3, every=2)", batch_size=12)
-    net.set_params(optimizer=torch.optim.LBFGS, **options)
-    net.fit(X, Y)
-    assert len(seen) > 4
-    assert all(present == (step % 2 == 0) for step, present in seen)
-    assert net.rcad_steps_ == 4
-
-
-def test_accumulation_goes_on_over_epochs() -> None:
-    """6 batches an epoch: with 4 at a time the second step has batches of two epochs."""
-    net = made(method="rcad(alpha=0.5, lam=0.3, every=2)", accumulate=4, callbacks=CLIP).fit(X, Y)
-    same_parameters(net.module_, core_loop(Net(), RCAD(0.5, 0.3, every=2), accumulate=4))
-    assert net.rcad_steps_ == 3
-    seen = ["train_entropy" in row for epoch in net.history[:, "batches"] for row in epoch]
-    assert seen == [True] * 4 + [False] * 4 + [True] * 4
+    options = {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe"}
+    options |= {"module": partial(Flat, CLASSES), "method": EVERY, "batch_size": 12}
+    net = made(overriding("train_step_single", RCADNetClassifier, noting), **options).fit(X, Y)
+    assert len(calls) > net.rcad_steps_ == 4
+    assert all(present == (step % 2 == 0) for step, present in calls)
 
 
 def test_batches_left_over_by_a_fit_are_dropped() -> None:
@@ -320,62 +275,34 @@ def test_batches_left_over_by_a_fit_are_dropped() -> None:
     same_parameters(net.module_, fresh.module_)
 
 
-class Penalised(NeuralNetClassifier):  # type: ignore[misc]
-    def get_loss(self, *args: Any, **kwargs: Any) -> Any:
-        return super().get_loss(*args, **kwargs) + sum(p.abs().sum() for p in self.module_.parameters())
-
-
-class Doubled(NeuralNetClassifier):  # type: ignore[misc]
-    def infer(self, x: Any, **fit_params: Any) -> Any:
-        return super().infer(2 * x, **fit_params)
-
-
-class Stepped(NeuralNetClassifier):  # type: ignore[misc]
-    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
-        return super().train_step_single(batch, **fit_params)
-
-
-class Whole(NeuralNetClassifier):  # type: ignore[misc]
-    steps = 0
-
-    def train_step(self, batch: Any, **fit_params: Any) -> Any:
-        self.steps += 1
-        return super().train_step(batch, **fit_params)
-
-
-class Scaled(RCADNetClassifier):  # type: ignore[misc]
-    get_loss = Penalised.get_loss
-
-
-class Alone(RCADNetClassifier):  # type: ignore[misc]
-    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
-        return NeuralNetClassifier.train_step_single(self, batch, **fit_params)
-
-
-class Noting(RCADNetClassifier):  # type: ignore[misc]
-    def train_step_single(self, batch: Any, **fit_params: Any) -> Any:
-        return {**super().train_step_single(batch, **fit_params), "noted": True}
-
-
-def over(kind: Any, **changed: Any) -> Any:
-    return made(type("Mine", (RCADNetMixin, kind), {}), criterion=nn.CrossEntropyLoss, **changed)
+def over(name: str, **changed: Any) -> Any:
+    """A net with the mixin before one that overrides a function."""
+    return made(type("Mine", (RCADNetMixin, overriding(name)), {}), criterion=nn.CrossEntropyLoss, **changed)
 
 
 def test_steps_of_ones_own_around_the_methods_are_used() -> None:
-    net, plain = made(Noting).fit(X, Y), made().fit(X, Y)
-    same_parameters(net.module_, plain.module_)
-    around = over(Whole).fit(X, Y)
-    same_parameters(around.module_, plain.module_)
-    assert around.steps == 12
+    noted = []
+
+    def noting(self: Any, batch: Any, **fit_params: Any) -> Any:
+        noted.append(batch)
+        return RCADNetClassifier.train_step_single(self, batch, **fit_params)
+
+    plain = made().fit(X, Y)
+    for net in (made(overriding("train_step_single", RCADNetClassifier, noting)), over("train_step")):
+        same_parameters(net.fit(X, Y).module_, plain.module_)
+    assert len(noted) == 12
 
 
 test_what_cannot_be_done_is_refused_in_one_line = refusals(
-    (lambda: over(Penalised), "expected skorch's own get_loss, whose place the method takes in training, but got"),
-    (lambda: made(Scaled), "but got Scaled.get_loss; accumulate with accumulate="),
-    (lambda: over(Doubled), "but got Doubled.infer; do it in the module's forward"),
-    (lambda: over(Stepped), "but got Stepped.train_step_single; override it in a subclass"),
-    (lambda: made(Alone), "expected Alone.train_step_single to return what super().train_step_single returned"),
-    (lambda: over(Whole, accumulate=2), "but got Whole.train_step; leave that or accumulate= out"),
+    (lambda: over("get_loss"), "expected skorch's own get_loss, whose place the method takes in training, but got"),
+    (lambda: made(overriding("get_loss", RCADNetClassifier)), "but got Own.get_loss; accumulate with accumulate="),
+    (lambda: over("infer"), "but got Own.infer; do it in the module's forward"),
+    (lambda: over("train_step_single"), "but got Own.train_step_single; override it in a subclass"),
+    (
+        lambda: made(overriding("train_step_single", RCADNetClassifier, NeuralNetClassifier.train_step_single)),
+        "expected Own.train_step_single to return what super().train_step_single returned",
+    ),
+    (lambda: over("train_step", accumulate=2), "but got Own.train_step; leave that or accumulate= out"),
     (lambda: made(accumulate=0), "expected accumulate to be a whole number >= 1, but got 0"),
     (lambda: made(accumulate=2, optimizer=torch.optim.LBFGS), "without a closure for accumulate, but got LBFGS"),
     (lambda: made(criterion__weight=torch.ones(CLASSES)), "a weight; pass method=rcad.RCAD(..., likelihood=rcad."),
@@ -383,12 +310,8 @@ test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
     (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
     (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
-    (lambda: made(type("N", (RCADNetMixin, NeuralNetRegressor), {}), Flat), "use RCADNetRegressor"),
+    (lambda: made(MeanNet, Flat), "use RCADNetRegressor"),
     (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
-    of=lambda net: net().fit(X, Y),
+    (made, {"extra": X}, "expected X to be a dict with extra in it"),
+    of=lambda net, more=None: net().fit(X, Y, **(more or {})),
 )
-
-
-def test_parameters_beside_x_are_named() -> None:
-    with pytest.raises(InputError, match="expected X to be a dict with extra in it"):
-        made().fit(X, Y, extra=X)

@@ -91,18 +91,6 @@ def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing(bench
         stacks.turn(way, None)
 
 
-def test_a_stack_that_is_missing_is_left_out_with_a_line(
-    benchmark: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def missing() -> Any:
-        raise ModuleNotFoundError("No module named 'timm'")
-
-    stacks = benchmark("stacks")
-    monkeypatch.setitem(stacks.STACKS, "timm", ("timm", missing))
-    assert stacks.found(["timm"]) == []
-    assert capsys.readouterr().out == "timm: left out, No module named 'timm'\n"
-
-
 def test_what_the_documentation_says_about_embeddings(benchmark: Callable[[str], Any]) -> None:
     """No alpha raised the accuracy beyond the noise; NLL fell everywhere; at alpha 1 a random direction did better."""
     assert benchmark("embedding_alpha").shown(EMBEDDINGS) in document("huggingface")
@@ -119,37 +107,29 @@ def test_what_the_documentation_says_about_embeddings(benchmark: Callable[[str],
 def test_the_plain_trainer_s_accumulated_loss_is_what_the_documentation_says(tmp_path: Path) -> None:
     """A fault of transformers that the page warns of: when this fails, it is repaired, and the page must say so."""
     transformers = pytest.importorskip("transformers")
-    from tiny_transformers import arguments, bert, texts
+    from tiny_transformers import bert, texts, trained
 
     logged = []
     for size, steps in ((12, 1), (3, 4)):
-        settings = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps, "num_train_epochs": 1}
-        args = arguments(tmp_path, learning_rate=0.0, **settings)
         model: Any = bert()
         model.classifier.weight.data.zero_()  # three classes, none preferred: a loss of log 3
-        trainer = transformers.Trainer(model, args, train_dataset=texts())
-        trainer.train()
-        logged.append(trainer.state.log_history[0]["loss"])
+        changed = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps, "learning_rate": 0.0}
+        made = trained(model, tmp_path, texts(), trainer=transformers.Trainer, changed=changed)
+        logged.append(made.state.log_history[0]["loss"])
     assert logged[1] == pytest.approx(4 * logged[0], rel=1e-3)
     assert f"a loss of {logged[1]:.1f} in the log where one big batch has {logged[0]:.1f}" in document("huggingface")
 
 
-def rows_below(title: str) -> list[list[str]]:
-    """The cells of the table in a section of the page."""
-    section = document("sklearn").split(f"## {title}\n")[1].split("\n## ")[0]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in re.findall(r"^\|.*\|$", section, re.M)]
-
-
 def test_the_documentation_s_table_is_the_record_s() -> None:
-    header, _, *lines = rows_below("Does it help?")
+    section = document("sklearn").split("## Does it help?\n")[1].split("\n## ")[0]
+    table = [[cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\|.*\|$", section, re.M)]
+    header, _, *lines = table
     for column, task in enumerate(header[1:], start=1):
         mine = [row for row in TABLES["runs"] if row["task"] == task]
-        models = list(dict.fromkeys(row["model"] for row in mine))
-        for model, line in zip(models, lines, strict=True):
+        for model, line in zip(dict.fromkeys(row["model"] for row in mine), lines, strict=True):
             own = [row for row in mine if row["model"] == model]
-            first, nll = line[column].split(", ")
             metric = "rmse" if "rmse" in own[0] else "accuracy"
-            for name, text in ((metric, first), ("nll", nll)):
+            for name, text in zip((metric, "nll"), line[column].split(", "), strict=True):
                 half = 0.51 * 10 ** -len(text.split(".")[1])
                 assert float(text) == pytest.approx(statistics.fmean(row[name] for row in own), abs=half), (task, model)
 

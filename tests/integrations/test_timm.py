@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,7 @@ from torch import Tensor, nn
 
 from equal import plain_loop, same_parameters, sgd
 from one_line import refusals
-from rcad import RCAD, Bernoulli, Categorical, augment
-from rcad.integrations.resolve import as_method
+from rcad import RCAD, Bernoulli, Categorical
 from timm_folder import load
 
 timm: Any = load()
@@ -27,7 +25,7 @@ from timm.loss import (  # noqa: E402
 )
 from timm.task import ClassificationTask  # noqa: E402
 
-from rcad.integrations.timm import RCADTask, likelihood_of, normalisation, rcad_for  # noqa: E402
+from rcad.integrations.timm import RCADTask, normalisation, rcad_for  # noqa: E402
 
 RCAD_TEXT, CLASSES = "rcad(alpha=0.5, lam=0.1)", 5
 MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
@@ -76,26 +74,29 @@ def test_a_criterion_for_one_s_own_script() -> None:
     assert normalisation(torch.nn.DataParallel(network("test_efficientnet")))["mean"] == timm.data.IMAGENET_DEFAULT_MEAN
 
 
-def test_mixup_of_timm_s() -> None:
-    """timm mixes with numpy's global generator and writes smoothed soft targets."""
-    mixer = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=CLASSES)
-    data = [mixer(x.clone(), y) for x, y in batches()]
-    assert data[0][1].shape == (6, CLASSES)
-    task = made(SoftTargetCrossEntropy(), RCAD_TEXT)
-    trained(task, data)
-    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD)
+CATEGORICAL, SMOOTHED = Categorical(), Categorical(smoothing=0.2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "likelihood"),
+    [
+        (SoftTargetCrossEntropy(), CATEGORICAL),
+        (LabelSmoothingCrossEntropy(0.2), SMOOTHED),
+        (nn.CrossEntropyLoss(label_smoothing=0.2), SMOOTHED),
+        (BinaryCrossEntropy(0.0), Bernoulli()),
+    ],
+)
+def test_the_script_s_loss_is_rcad_with_its_likelihood(loss: nn.Module, likelihood: Any) -> None:
+    """On soft targets as timm's Mixup makes them, with numpy's global generator; on yes and no for each class."""
+    data = batches()
+    if likelihood is CATEGORICAL:
+        mixer = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=CLASSES)
+        data = [mixer(x.clone(), y) for x, y in data]
+    trained(task := made(loss, RCAD_TEXT), data)
+    if likelihood == Bernoulli():
+        data = [(x, nn.functional.one_hot(y, CLASSES).float()) for x, y in data]
+    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=likelihood)
     same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
-
-
-@pytest.mark.parametrize("loss", [LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])
-def test_label_smoothing_of_the_script(loss: nn.Module) -> None:
-    assert likelihood_of(loss) == Categorical(smoothing=0.2)
-    task = made(loss, "erm")
-    x, y = batches()[0]
-    torch.testing.assert_close(task(x, y)["loss"], loss(network()(x), y))
-    trained(task := made(loss, RCAD_TEXT))
-    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Categorical(smoothing=0.2))
-    same_parameters(task.get_trainable_module(), trained_plainly(criterion))
 
 
 BCE = [
@@ -106,62 +107,23 @@ BCE = [
 ]
 
 
-@pytest.mark.parametrize("loss", BCE)
+@pytest.mark.parametrize("loss", [*BCE, LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_bce_loss_of_the_script(loss: nn.Module, mixed: bool) -> None:
-    """--bce-loss with its smoothing, threshold and sum, for labels and for Mixup's soft targets."""
+def test_without_a_method_it_is_the_script_s_loss(loss: nn.Module, mixed: bool) -> None:
+    """Its smoothing, threshold and sum; --bce-loss takes Mixup's soft targets as well."""
     x, y = batches()[0]
+    if mixed and loss not in BCE:
+        pytest.skip("for labels")
     target = (0.7 * nn.functional.one_hot(y, CLASSES) + 0.3 * nn.functional.one_hot(y.flip(0), CLASSES)) if mixed else y
     for training in (True, False):
         task = made(loss, "erm").train(training)
         torch.testing.assert_close(task(x, target)["loss"], loss(network().train(training)(x), target))
 
 
-def test_bce_loss_is_rcad_with_bernoulli() -> None:
-    trained(task := made(BinaryCrossEntropy(0.0), RCAD_TEXT))
-    data = [(x, nn.functional.one_hot(y, CLASSES).float()) for x, y in batches()]
-    criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=Bernoulli())
-    same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
-    x, y = batches()[0]
-    whole = made(BinaryCrossEntropy(0.0, sum_classes=True), RCAD_TEXT)(x, y)
-    mean = made(BinaryCrossEntropy(0.0), RCAD_TEXT)(x, y)
-    torch.testing.assert_close(whole["loss"], CLASSES * mean["loss"])
-    torch.testing.assert_close(whole["rcad/entropy"], CLASSES * mean["rcad/entropy"])
-
-
-def test_the_method_s_own_augmentations_work_on_pixels() -> None:
-    """Black is -1 in these inputs, and 0 only in pixels."""
-    method = "cutout(length=8) + mixup + rcad(alpha=0.5, lam=0.1)"
-    seen: list[Tensor] = []
-    net = network()
-    net.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach()))
-    x, y = batches()[0]
-    result = RCADTask(net, method=method, generator=torch.Generator().manual_seed(4), verbose=False)(x, y)
-    generator = torch.Generator().manual_seed(4)
-    pixels, target = augment(as_method(method).augment, x * 0.5 + 0.5, y, classes=CLASSES, generator=generator)
-    torch.testing.assert_close(seen[0], (pixels - 0.5) / 0.5)
-    expected = RCAD(0.5, 0.1, mean=MEAN, std=STD)(network(), (pixels - 0.5) / 0.5, target)
-    torch.testing.assert_close(result["loss"], expected)
-
-
-@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_under_ddp_only_the_clean_pass_goes_through_the_wrapper(tmp_path: Path) -> None:
-    """One process: what two of them do with a criterion and DDP is shown in `test_ddp`."""
-    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
-    try:
-        task, passed = RCADTask(net := network(), method=RCAD_TEXT, verbose=False), []
-        task.prepare_distributed()
-        task.trainable_module.register_forward_hook(lambda *call: passed.append(1))
-        with task.no_sync():
-            task(*batches()[0])["loss"].backward()
-        assert passed == [1]
-        task.zero_grad()
-        trained(task)
-        plain = network()
-        plain(batches()[0][0])  # the statistics of the batch above
-        same_parameters(net, trained_plainly(RCAD(0.5, 0.1, mean=MEAN, std=STD), net=plain))
-    finally:
-        torch.distributed.destroy_process_group()
+def test_a_sum_over_classes_is_a_sum_of_entropies_too() -> None:
+    whole, mean = (made(BinaryCrossEntropy(0.0, sum_classes=add), RCAD_TEXT)(*batches()[0]) for add in (True, False))
+    for part in ("loss", "rcad/entropy"):
+        torch.testing.assert_close(whole[part], CLASSES * mean[part])
 
 
 def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
@@ -179,22 +141,11 @@ def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
         assert "rcad/entropy" in ours.train()(x, y)
 
 
-def test_a_checkpoint_remembers_where_terms_rest_and_a_measured_alpha() -> None:
-    task, fresh = (made(method="rcad(every=2)") for _ in range(2))
-    task(*batches()[0])
-    state = task.get_checkpoint_state()
-    fresh.load_checkpoint_state(state["state_dict"], state["task_state"])
-    assert fresh.step.resolved.criterion.settled
-    assert fresh.step.resolved.criterion.loss == task.step.resolved.criterion.loss
-    assert "rcad/entropy" not in fresh(*batches()[0])
-    assert "rcad/entropy" in fresh(*batches()[0])
-    fresh.load_checkpoint_state(state["state_dict"], None)
-
-
-def test_a_criterion_brings_its_own_settings() -> None:
+def test_a_criterion_brings_its_own_settings_and_an_old_checkpoint_none() -> None:
     x, y = batches()[0]
-    criterion = RCAD(0.5, 0.1, units="input")
-    assert torch.equal(made(method=criterion)(x, y)["loss"], criterion(network(), x, y))
+    task = made(method=RCAD(0.5, 0.1, units="input"))
+    task.load_task_state(None)
+    assert torch.equal(task(x, y)["loss"], RCAD(0.5, 0.1, units="input")(network(), x, y))
 
 
 ONES = torch.ones(CLASSES)

@@ -21,7 +21,7 @@ def bert(head: str = "SequenceClassification", *, dropout: float = 0.0, **config
     torch.manual_seed(0)
     shape = {"vocab_size": 40, "max_position_embeddings": 12, "initializer_range": 0.2, "num_labels": LABELS}
     drop = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    settings = transformers.BertConfig(**SIZES, **shape, **drop, **config)
+    settings = transformers.BertConfig(**{**SIZES, **shape, **drop, **config})
     return getattr(transformers, f"BertFor{head}")(settings)  # type: ignore[no-any-return]
 
 

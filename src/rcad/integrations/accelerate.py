@@ -30,12 +30,11 @@ class AccelerateCriterion:
     One for each model: it counts the optimizer steps, at some of which terms with `every=` rest.
 
     Args:
-        accelerator: the one that prepared the model.
         method: text such as "rcad(alpha=0.5, lam=0.1)", a Method, or a Criterion.
-        classes: the number of classes, for methods that mix labels.
+        classes: their number, for methods that mix labels.
         likelihood: what the output means unless the method says so; default Categorical().
         mean, std: by which images were normalised, so that alpha stays in pixels.
-        generator: the source of randomness of augmentations and random steps; default torch's global one.
+        generator: the source of augmentations and random steps; default torch's global one.
         options: of `Criterion`: input_key, mask_key, units, checks, output.
 
     Example:
@@ -77,9 +76,7 @@ class AccelerateCriterion:
         return losses
 
     def state_dict(self) -> dict[str, Any]:
-        """For `accelerator.register_for_checkpointing`: the optimizer steps, for `every=`, a measured alpha, and
-        `generator`'s state.
-        """
+        """For `accelerator.register_for_checkpointing`: steps, a measured alpha, and `generator`'s state."""
         return {"steps": self.steps, **self.step.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -92,8 +89,7 @@ def check_strategy(accelerator: Accelerator) -> None:
     if not hasattr(accelerator, "distributed_type"):
         raise InputError(f"expected the accelerator before the method, but got {type(accelerator).__name__}")
     kind = accelerator.distributed_type
-    sharded = kind in {getattr(DistributedType, name, None) for name in SHARDED}
-    if sharded and not getattr(accelerator, "is_fsdp2", False):
+    if kind.name in SHARDED and not getattr(accelerator, "is_fsdp2", False):
         name = "FSDP of version 1" if kind == DistributedType.FSDP else kind.value
         raise InputError(
             f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {name}; "

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from rcad.errors import InputError, finite
-from rcad.loss.likelihoods import Categorical, Likelihood
 from rcad.loss.model_calls import Model
 from rcad.loss.perturbations import Perturbation
 from rcad.loss.suggest_alpha import suggest_alpha
@@ -19,12 +18,10 @@ EmbeddingAlpha = float | Literal["auto"]
 
 @torch.no_grad()
 def embedding_distance(model: nn.Module, alpha: EmbeddingAlpha) -> float:
-    """alpha as an L2 distance between sequences of embeddings.
+    """alpha as an L2 distance between sequences of embeddings, as the model's table gives them.
 
-    Args:
-        model: with a table of embeddings; what the table gives is measured, also where it scales its weights.
-        alpha: in units of the mean norm of an embedding; "auto": `suggest_alpha` of the table with each token a class
-            of its own, half the median distance from a token to its nearest other one.
+    A number is in units of their mean norm. "auto" is `suggest_alpha` of the table with each token a class of its own,
+    half the median distance from a token to its nearest other one.
     """
     table: Any = model.get_input_embeddings()  # type: ignore[operator]
     tokens = torch.arange(len(table.weight), device=table.weight.device)
@@ -46,8 +43,7 @@ def has_tokens(model: Any) -> bool:
 
 def predicts_next(model: Any) -> bool:
     """Whether a model predicts the next token at each position; raises for an encoder with a decoder."""
-    generates = getattr(model, "can_generate", None)
-    if generates is None or not generates():
+    if not getattr(model, "can_generate", lambda: False)():
         return False
     if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise InputError(
@@ -65,15 +61,14 @@ def next_tokens(labels: Tensor) -> Tensor:
 class Packs:
     """Finds the sequences that were packed one after the other into the rows of a batch, by its `position_ids`.
 
-    Each is an example of its own to the perturbations that were `wrapped`: it moves by the whole alpha, as it would in
-    a row of its own. One object goes along with all batches.
+    To the perturbations that were `wrapped` each is an example, which moves by the whole alpha.
     """
 
     def __init__(self) -> None:
         self.places: tuple[Tensor, Tensor] | None = None
 
     def find(self, positions: Any) -> None:
-        """Looks for sequences in (B, T) positions, which go on by one inside a sequence; None: a row is a sequence."""
+        """By (B, T) positions, which go on by one inside a sequence; None: a row is a sequence."""
         self.places = None
         if not isinstance(positions, Tensor) or positions.ndim != 2:
             return
@@ -106,32 +101,18 @@ class _Packed:
 
     def __init__(self, where: Perturbation, packs: Packs) -> None:
         self.where, self.packs = where, packs
-        self.norm = getattr(where, "norm", None)
+        self.norm, self.direction_loss = getattr(where, "norm", None), where.direction_loss
 
-    def direction_loss(self, likelihood: Likelihood) -> Likelihood | None:
-        return self.where.direction_loss(likelihood)
-
-    def __call__(
-        self,
-        model: Model,
-        x: Tensor,
-        target: Tensor,
-        likelihood: Likelihood = Categorical(),
-        *,
-        mask: Tensor | None = None,
-        gradient: Tensor | None = None,
-        **options: Any,
-    ) -> Tensor:
-        if self.packs.places is None:
-            return self.where(model, x, target, likelihood, mask=mask, gradient=gradient, **options)
+    def __call__(self, model: Model, x: Tensor, *rest: Any, mask: Tensor | None = None, **options: Any) -> Tensor:
+        packs = self.packs
+        if packs.places is None:
+            return self.where(model, x, *rest, mask=mask, **options)
         mask = torch.ones(x.shape[:2], device=x.device) if mask is None else mask
-        moved = self.where(
-            lambda rows: model(self.packs.together(rows, x.shape)),
-            self.packs.apart(x),
-            target,
-            likelihood,
-            mask=self.packs.apart(mask),
-            gradient=None if gradient is None else self.packs.apart(gradient),
-            **options,
-        )
-        return self.packs.together(moved, x.shape)
+        if options.get("gradient") is not None:
+            options["gradient"] = packs.apart(options["gradient"])
+
+        def packed_again(rows: Tensor) -> Any:
+            return model(packs.together(rows, x.shape))
+
+        moved = self.where(packed_again, packs.apart(x), *rest, mask=packs.apart(mask), **options)
+        return packs.together(moved, x.shape)

@@ -5,41 +5,30 @@ Evaluation, prediction, checkpoints, logging and the optimizer are the Trainer's
 
 from __future__ import annotations
 
-from rcad.errors import MissingExtraError
-
-try:
-    import accelerate as accelerate
-    import transformers as transformers
-except ModuleNotFoundError:
-    raise MissingExtraError("transformers with accelerate", "hf") from None
-
 import inspect
 import json
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
 from torch import Tensor, nn
-from transformers import Trainer
 
-from rcad.errors import InputError
+from rcad.errors import InputError, MissingExtraError
+
+try:
+    import accelerate  # noqa: F401
+    import transformers
+    from transformers import Trainer
+except ModuleNotFoundError:
+    raise MissingExtraError("transformers with accelerate", "hf") from None
+
+from rcad.integrations import embeddings
 from rcad.integrations.accelerate import check_compiled, check_strategy
-from rcad.integrations.embeddings import (
-    IGNORED,
-    EmbeddingAlpha,
-    Packs,
-    embedding_distance,
-    has_tokens,
-    next_tokens,
-    predicts_next,
-)
 from rcad.integrations.resolve import MethodLike, Resolved, measures_alpha, reread, resolve
-from rcad.loss.criterion import Criterion, Scaler
+from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Bernoulli, Categorical, Likelihood
 from rcad.loss.model_calls import evaluating, logits_of, preserved_rng
 from rcad.loss.perturbations import Channels
@@ -54,13 +43,14 @@ CLASS_WEIGHTS = "for class weights pass method=rcad.RCAD(..., likelihood=rcad.Ca
 
 
 class Watch(transformers.TrainerCallback):  # type: ignore[misc]
-    """Calls a check before every optimizer step: the mixin does not see a training_step that overrides its own."""
+    """Checks before every optimizer step that the loss was reached, since a training_step may override the mixin's."""
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
+    def __init__(self, trainer: RCADTrainerMixin) -> None:
+        self._trainer = trainer
 
     def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        self._check()
+        self._trainer._check_reached("training_step")
+        self._trainer._reached = False
 
 
 def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
@@ -69,22 +59,7 @@ def normalisation(processor: Any) -> tuple[Channels | None, Channels | None]:
     if not getattr(processor, "do_normalize", False):
         return None, None
     mean, std = getattr(processor, "image_mean", None), getattr(processor, "image_std", None)
-    return (tuple(mean), tuple(std)) if mean is not None and std is not None else (None, None)
-
-
-def load_converted(folder: str, model: nn.Module, missing: tuple[str, ...]) -> tuple[str, ...]:
-    """Loads a checkpoint as `from_pretrained` does and returns the names that are still missing.
-
-    transformers 5.22 writes some models, such as ViT, under the names of older versions and turns them back in
-    `from_pretrained` alone, not where the Trainer resumes or loads the best model.
-    """
-    if not isinstance(model, transformers.PreTrainedModel) or getattr(model, "is_quantized", False):
-        return missing
-    with preserved_rng(torch.device("cpu")):
-        loaded, info = type(model).from_pretrained(folder, dtype="auto", output_loading_info=True)
-    left = tuple(info["missing_keys"])
-    model.load_state_dict({key: value for key, value in loaded.state_dict().items() if key not in left}, strict=False)
-    return left
+    return (None, None) if mean is None or std is None else (tuple(mean), tuple(std))
 
 
 Base: Any = Trainer if TYPE_CHECKING else object  # a mixin, whose superclass is some Trainer
@@ -102,8 +77,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         mean, std: by which `pixel_values` were normalised; default: what the processing_class says.
         input_key: the input to perturb; default: the embeddings of `input_ids`, else the only floating-point input.
         mask_key: the mask of its real positions; default "attention_mask".
-        generator: the source of randomness of augmentations and random steps; default torch's global one, whose state
-            the Trainer's checkpoints hold.
+        generator: of augmentations and random steps; default torch's global one, which the checkpoints hold.
     """
 
     # The loss is divided here, by items over the whole accumulated batch; the Trainer must not do it again.
@@ -113,7 +87,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self,
         *args: Any,
         method: MethodLike | None = None,
-        embedding_alpha: EmbeddingAlpha | None = None,
+        embedding_alpha: embeddings.EmbeddingAlpha | None = None,
         mean: Channels | None = None,
         std: Channels | None = None,
         input_key: str | None = None,
@@ -129,28 +103,25 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self._multi_label = problem_type(self.model) == MULTI_LABEL
         if std is None and not isinstance(method, Criterion):
             mean, std = normalisation(self.processing_class)
-        if embedding_alpha is None and input_key is None and measures_alpha(method) and has_tokens(self.model):
+        left_open = embedding_alpha is None and input_key is None and measures_alpha(method)
+        if left_open and embeddings.has_tokens(self.model):
             embedding_alpha = "auto"
-        self.resolved = resolve(
-            method,
-            parameters=None if embedding_alpha is None else {"alpha": embedding_distance(self.model, embedding_alpha)},
-            likelihood=Bernoulli() if self._multi_label and not isinstance(method, Criterion) else None,
-            mean=mean,
-            std=std,
-            input_key=input_key,
-            mask_key=mask_key,
-        )
+        options: dict[str, Any] = {"mean": mean, "std": std, "input_key": input_key, "mask_key": mask_key}
+        if self._multi_label and not isinstance(method, Criterion):
+            options["likelihood"] = Bernoulli()
+        if embedding_alpha is not None:
+            options["parameters"] = {"alpha": embeddings.embedding_distance(self.model, embedding_alpha)}
+        self.resolved = resolve(method, **options)
         check_trainer(self, self.resolved)
         self._generator = generator
-        self._predicts_next, self._packs = predicts_next(self.model), Packs()
+        self._predicts_next, self._packs = embeddings.predicts_next(self.model), embeddings.Packs()
         # Hugging Face's token models have logits (B, T, K) for labels (B, T).
-        self._token_criterion = reread(
-            self.resolved.criterion, lambda likelihood: replace(likelihood, class_dim=-1), self._packs.wrapped
-        )
+        tokens = reread(self.resolved.criterion, lambda labels: replace(labels, class_dim=-1), self._packs.wrapped)
+        self._criteria = self.resolved.criterion, tokens
         self._stepping = self._reached = self._embeddings_checked = False
         self._parts: dict[str, tuple[Tensor | float, int]] = {}
         self._missing: tuple[str, ...] = ()
-        self.add_callback(Watch(self._check_reached))
+        self.add_callback(Watch(self))
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
         """The Trainer's own step; inside it `compute_loss` may run the gradients itself, in fewer passes."""
@@ -159,8 +130,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             loss: Tensor = super().training_step(*args, **kwargs)
         finally:
             self._stepping = False
-        if not self._reached:
-            raise not_reached(type(self), "compute_loss" if self._overridden() else "training_step")
+        self._check_reached("compute_loss" if self._overridden() else "training_step")
         return loss
 
     def compute_loss(
@@ -175,31 +145,40 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             return self._plain_loss(model, inputs, return_outputs, num_items_in_batch)
         self._reached = True
         check_compiled(model)
-        check_labels(self.model, inputs.get(self.label_names[0]), self.resolved.likelihood)
+        check_labels(self.model, inputs.get("labels"), self.resolved.likelihood)
         x, target, options = self._prepared(inputs)
-        labels, criterion = inputs[self.label_names[0]], self.resolved.criterion
+        labels, criterion = inputs["labels"], self.resolved.criterion
         if self._predicts_next:
             shifted = x.pop("shift_labels", None)  # some collators bring it along
-            target = labels = next_tokens(labels) if shifted is None else shifted
+            target = labels = embeddings.next_tokens(labels) if shifted is None else shifted
         items: Any = labels.numel()  # as the Trainer counts: an example with three yes/no labels is three
         if labels.ndim == 2 and not labels.is_floating_point():
-            counts = (labels != IGNORED).sum(1)
+            counts = (labels != embeddings.IGNORED).sum(1)
             items = counts.sum()
-            criterion = self._token_criterion
+            criterion = self._criteria[1]
             # The criterion averages an example's tokens; weighed by their number, each token counts the same.
             if len(labels) > 1:
                 options["weight"] = counts * (len(labels) / items.clamp(min=1))
             self._packs.find(x.get("position_ids"))
         options |= {"step": self.state.global_step, "generator": self._generator}
         share = self._share(items, num_items_in_batch)
-        with encoder_named(self.model):
+        try:
             if self._stepping and not return_outputs and not self._overridden():
-                losses = criterion.backward(model, x, target, scaler=_Shared(share, self.accelerator.scaler), **options)
+                scaled = getattr(self.accelerator.scaler, "scale", lambda outputs: outputs)
+                shared = SimpleNamespace(scale=lambda outputs: scaled(outputs * share))
+                losses = criterion.backward(model, x, target, scaler=shared, **options)
                 # The gradients are there; the Trainer's own backward ends in this leaf.
                 loss = (losses.total * share).requires_grad_()
             else:
                 losses = criterion.losses(model, x, target, **options)
                 loss = losses.total * share
+        except RuntimeError as error:
+            if "requires_grad flags of leaf" not in str(error):
+                raise
+            raise InputError(
+                f"expected an input that may have a gradient, but {type(self.model).__name__} sets requires_grad on it "
+                "while it trains its feature encoder; call model.freeze_feature_encoder() first"
+            ) from None
         for name, value in self.resolved.readable(losses.parts).items():
             total, count = self._parts.get(name, (0.0, 0))
             self._parts[name] = (total + value, count + 1)
@@ -215,18 +194,15 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """The Trainer's own; a measured alpha is saved in a file beside the weights."""
         super().save_model(output_dir, _internal_call)
-        states = [criterion.state_dict() for criterion in self._criteria()]
+        states = [criterion.state_dict() for criterion in self._criteria]
         if self.args.should_save and any(state["alpha"] is not None for state in states):
             (Path(output_dir or self.args.output_dir) / MEASURED).write_text(json.dumps(states) + "\n")
-
-    def _criteria(self) -> tuple[Criterion, Criterion]:
-        return self.resolved.criterion, self._token_criterion
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: nn.Module | None = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint, model)
         measured = Path(resume_from_checkpoint) / MEASURED
         if measured.is_file():
-            for criterion, state in zip(self._criteria(), json.loads(measured.read_text()), strict=True):
+            for criterion, state in zip(self._criteria, json.loads(measured.read_text()), strict=True):
                 criterion.load_state_dict(state)
         self._load_rest(resume_from_checkpoint, self.model if model is None else model)
 
@@ -241,8 +217,17 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             super()._issue_warnings_after_load(load_result)
 
     def _load_rest(self, folder: str, model: nn.Module) -> None:
-        missing, self._missing = self._missing, ()
-        names = load_converted(folder, model, missing) if missing else ()
+        """Loads what is missing as `from_pretrained` does, and warns of what is missing still.
+
+        transformers 5.22 writes some models, such as ViT, under older names, which only `from_pretrained` turns back.
+        """
+        names, self._missing = self._missing, ()
+        if names and isinstance(model, transformers.PreTrainedModel) and not getattr(model, "is_quantized", False):
+            with preserved_rng(torch.device("cpu")):
+                loaded, info = type(model).from_pretrained(folder, dtype="auto", output_loading_info=True)
+            names = tuple(info["missing_keys"])
+            found = {key: value for key, value in loaded.state_dict().items() if key not in names}
+            model.load_state_dict(found, strict=False)
         if names:
             more = f" and {len(names) - 1} more are" if names[1:] else " is"
             warnings.warn(
@@ -251,11 +236,13 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
                 stacklevel=2,
             )
 
-    def _check_reached(self) -> None:
-        """Raises if no batch of this optimizer step reached the method's loss."""
+    def _check_reached(self, name: str) -> None:
+        """Raises if the method's loss was not reached, for which the subclass's function `name` is blamed."""
         if not self._reached:
-            raise not_reached(type(self), "training_step")
-        self._reached = False
+            raise InputError(
+                f"expected {type(self).__name__}.{name} to call super().{name}, where the method's loss is, but it did "
+                f"not; call it and add to what it returns, or leave yours out; {CLASS_WEIGHTS}"
+            )
 
     def _overridden(self) -> bool:
         """Whether a subclass overrides compute_loss: it may scale the loss, which must then keep its graph."""
@@ -263,10 +250,9 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
 
     def _prepared(self, inputs: dict[str, Any]) -> tuple[dict[str, Any], Tensor, dict[str, Any]]:
         """The inputs with tokens embedded and images augmented, the labels, and further options of the criterion."""
-        label = self.label_names[0]
-        if not isinstance(inputs.get(label), Tensor):
-            raise InputError(f"expected a tensor under {label!r} to train on, but got the keys {', '.join(inputs)}")
-        x = {key: value for key, value in inputs.items() if key != label}
+        if not isinstance(inputs.get("labels"), Tensor):
+            raise InputError(f"expected a tensor under 'labels' to train on, but got the keys {', '.join(inputs)}")
+        x = {key: value for key, value in inputs.items() if key != "labels"}
         if isinstance(pixels := x.get("pixel_values"), Tensor) and not pixels.is_floating_point():
             raise InputError(
                 f"expected floating-point pixel_values, but got {pixels.dtype}; divide them by 255, or let the "
@@ -279,10 +265,10 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
                 self._embeddings_checked = True
             x[EMBEDDED] = self.model.get_input_embeddings()(x.pop("input_ids"))
         if not self.resolved.augment:
-            return x, inputs[label], {}
+            return x, inputs["labels"], {}
         key = key or ("pixel_values" if "pixel_values" in x else EMBEDDED)
         classes = getattr(getattr(self.model, "config", None), "num_labels", None)
-        batch = self.resolved.batch(x[key], inputs[label], classes=classes, generator=self._generator)
+        batch = self.resolved.batch(x[key], inputs["labels"], classes=classes, generator=self._generator)
         views = {name: {**x, key: value} if name == "raw" else value for name, value in batch.views.items()}
         return {**x, key: batch.x}, batch.target, views
 
@@ -296,14 +282,13 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool, num_items: Tensor | int | None
     ) -> Any:
         """The model's own loss, or the likelihood's NLL where the model has no loss for it."""
-        label, likelihood = self.label_names[0], self.resolved.likelihood
-        labels = inputs.get(label)
+        labels, likelihood = inputs.get("labels"), self.resolved.likelihood
         check_labels(self.model, labels, likelihood)
         has_own_loss = isinstance(likelihood, Bernoulli if self._multi_label else Categorical)
         soft = isinstance(likelihood, Categorical) and isinstance(labels, Tensor) and labels.is_floating_point()
         if labels is None or (has_own_loss and not soft):
             return super().compute_loss(model, inputs, return_outputs, num_items)
-        outputs = model(**{key: value for key, value in inputs.items() if key != label})
+        outputs = model(**{key: value for key, value in inputs.items() if key != "labels"})
         likelihood = likelihood.plain() if isinstance(likelihood, Categorical | Bernoulli) else likelihood
         loss = likelihood.nll(logits_of(outputs), labels).mean()
         return (loss, {"loss": loss, "logits": logits_of(outputs)}) if return_outputs else loss
@@ -317,17 +302,6 @@ class RCADTrainer(RCADTrainerMixin, Trainer):  # type: ignore[misc]
     """
 
 
-class _Shared:
-    """A loss scaler that takes a share first, then does what the accelerator's scaler does."""
-
-    def __init__(self, share: Any, scaler: Scaler | None) -> None:
-        self.share, self.scaler = share, scaler
-
-    def scale(self, outputs: Tensor) -> Tensor:
-        outputs = outputs * self.share
-        return outputs if self.scaler is None else self.scaler.scale(outputs)
-
-
 def check_behind(kind: type, mixin: type) -> None:
     """Raises if a base class after the mixin has a compute_loss, which would be used in evaluation alone."""
     behind = kind.__mro__[kind.__mro__.index(mixin) + 1 :]
@@ -337,14 +311,6 @@ def check_behind(kind: type, mixin: type) -> None:
             f"expected the method to be the loss, but got {owner.__name__}.compute_loss as well, which would count in "
             f"evaluation only; leave that out; {CLASS_WEIGHTS}"
         )
-
-
-def not_reached(kind: type, name: str) -> InputError:
-    """The error for a step that never called the method's loss."""
-    return InputError(
-        f"expected {kind.__name__}.{name} to call super().{name}, where the method's loss is, but it did not; "
-        f"call it and add to what it returns, or leave yours out; {CLASS_WEIGHTS}"
-    )
 
 
 def check_trainer(trainer: Any, resolved: Resolved) -> None:
@@ -373,23 +339,17 @@ def check_trainer(trainer: Any, resolved: Resolved) -> None:
         raise InputError(f"expected an optimizer that steps after the backward, but got {optimizer}; choose another")
     if list(trainer.label_names) != ["labels"]:
         raise InputError(f"expected labels under 'labels' alone, but got {', '.join(trainer.label_names)}")
-    _check_model(model, resolved.likelihood)
-
-
-def _check_model(model: nn.Module, likelihood: Likelihood) -> None:
-    name = type(model).__name__
-    parameters = inspect.signature(model.forward).parameters
+    name, parameters = type(model).__name__, inspect.signature(model.forward).parameters
     if "input_ids" in parameters and "inputs_embeds" not in parameters:
         raise InputError(f"expected a model that takes inputs_embeds, which are to move, but {name}.forward does not")
-    if not isinstance(likelihood, Categorical):
+    if not isinstance(resolved.likelihood, Categorical):
         return
-    problem = problem_type(model)
-    if problem == "regression":
+    if problem_type(model) == "regression":
         raise InputError(
             'expected a Gaussian likelihood for problem_type="regression", but got Categorical; give the model two '
             'outputs per target (num_labels=2: a mean and a log-variance) and use method="gaussian + rcad(...)"'
         )
-    if problem == MULTI_LABEL:
+    if problem_type(model) == MULTI_LABEL:
         raise InputError(
             f'expected a Bernoulli likelihood for problem_type="{MULTI_LABEL}", but got Categorical; '
             "pass likelihood=rcad.Bernoulli() to the Criterion"
@@ -416,20 +376,6 @@ def check_labels(model: nn.Module, labels: Any, likelihood: Likelihood) -> None:
             f'{problem_type(model)}; set it to "{MULTI_LABEL}" for yes/no labels, to "{SINGLE_LABEL}" for '
             'probabilities of the classes, or use method="gaussian + rcad(...)" for regression targets'
         )
-
-
-@contextmanager
-def encoder_named(model: nn.Module) -> Iterator[None]:
-    """Names the remedy where an audio feature encoder sets requires_grad on an input that already has a gradient."""
-    try:
-        yield
-    except RuntimeError as error:
-        if "requires_grad flags of leaf" not in str(error):
-            raise
-        raise InputError(
-            f"expected an input that may have a gradient, but {type(model).__name__} sets requires_grad on it while it "
-            "trains its feature encoder; call model.freeze_feature_encoder() first"
-        ) from None
 
 
 @torch.no_grad()

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from rcad.errors import MissingExtraError
-
-try:
-    import lightning as lightning
-except ModuleNotFoundError:
-    raise MissingExtraError("lightning", "lightning") from None
-
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning.fabric import Fabric, is_wrapped
-from lightning.fabric.plugins import MixedPrecision
-from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.plugins import MixedPrecision as TrainerMixedPrecision
 from torch import Tensor, nn
 
-from rcad.errors import InputError
+from rcad.errors import InputError, MissingExtraError
 from rcad.integrations.resolve import MethodLike
 from rcad.integrations.step import Step
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.terms import Losses
 from rcad.train.own_loop import CapturedStep, capture
+
+try:
+    from lightning import Callback, Fabric, LightningModule, Trainer
+    from lightning.fabric import is_wrapped
+    from lightning.fabric.plugins import MixedPrecision
+    from lightning.pytorch.plugins import MixedPrecision as TrainerMixedPrecision
+except ModuleNotFoundError:
+    raise MissingExtraError("lightning", "lightning") from None
 
 __all__ = ["FabricCriterion", "RCADCallback", "RCADMixin"]
 
@@ -58,15 +55,7 @@ class RCADMixin:
         log: str | None = "rcad",
         **options: Any,
     ) -> None:
-        """Which method to train with. Call it in `__init__`.
-
-        Args:
-            method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
-            classes: the number of classes, for methods that mix integer labels.
-            generator: the source of augmentations and random directions; default torch's global one.
-            log: the parts of the loss are logged under this name, "rcad/nll" and so on; None logs nothing.
-            options: mean and std of normalised images, input_key, mask_key, units, checks, output.
-        """
+        """Which method to train with; the arguments are those of `RCADCallback`. Call it in `__init__`."""
         self._rcad = Step(method, classes=classes, generator=generator, **options)
         self._rcad_prefix = log_prefix(log)
 
@@ -83,14 +72,12 @@ class RCADMixin:
     def regularised_backward(self, x: Inputs, y: Tensor, *, accumulate: int = 1, model: Model | None = None) -> Losses:
         """The method's gradients, for manual optimisation: in place of `self.manual_backward(loss)`.
 
-        2 forwards and 2 backwards for RCAD, each backward through `manual_backward`.
-
-        Args:
-            accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
+        2 forwards and 2 backwards for RCAD, each backward through `manual_backward`. The gradients are divided by
+        `accumulate`, the batches that are summed before the optimizer steps.
         """
         network: Any = self if model is None else model
-        options: dict[str, Any] = {"accumulate": accumulate, "number": batches_seen(self)}
-        losses = self._step().backward(network, x, y, self.manual_backward, **options)
+        number = batches_seen(self)
+        losses = self._step().backward(network, x, y, self.manual_backward, accumulate=accumulate, number=number)
         self._log(losses)
         return losses
 
@@ -252,33 +239,28 @@ class RCADCallback(Callback):  # type: ignore[misc]
         return losses
 
     def _split(self, batch: Any) -> tuple[Any, Any]:
-        if self.keys is not None:
-            try:
-                return batch[self.keys[0]], batch[self.keys[1]]
-            except (KeyError, IndexError, TypeError):
-                form = ", ".join(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+        form = ", ".join(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__
+        if self.keys is None:
+            if isinstance(batch, Mapping):
+                raise InputError(f"expected keys=(input, target) for batches that are mappings of {form}")
+            if not isinstance(batch, Sequence) or len(batch) != 2:
+                form = f"a {form} of {len(batch)}" if isinstance(batch, Sequence) else form
                 raise InputError(
-                    f"expected a batch with {self.keys[0]!r} and {self.keys[1]!r}, but got {form}"
-                ) from None
-        if isinstance(batch, Mapping):
-            raise InputError(
-                f"expected keys=(input, target) for batches that are mappings of {', '.join(map(str, batch))}"
-            )
-        if not isinstance(batch, Sequence) or len(batch) != 2:
-            form = f"a {type(batch).__name__} of {len(batch)}" if isinstance(batch, Sequence) else type(batch).__name__
-            raise InputError(
-                f"expected batches (x, y), but got {form}; pass keys=(input, target), such as (0, 2) for the first "
-                "and the third, or use RCADMixin"
-            )
-        return batch[0], batch[1]
+                    f"expected batches (x, y), but got {form}; pass keys=(input, target), such as (0, 2) for the first "
+                    "and the third, or use RCADMixin"
+                )
+        first, second = self.keys or (0, 1)
+        try:
+            return batch[first], batch[second]
+        except (KeyError, IndexError, TypeError):
+            raise InputError(f"expected a batch with {first!r} and {second!r}, but got {form}") from None
 
 
 def check_capture(trainer: Trainer) -> None:
     """Raises for settings of the Trainer that captured=True does not support."""
-    for name, allowed in (("accumulate_grad_batches", 1), ("world_size", 1)):
-        value = getattr(trainer, name)
-        if value != allowed:
-            raise InputError(f"expected {name}={allowed} with captured=True, but got {value}; leave captured out")
+    for name in ("accumulate_grad_batches", "world_size"):
+        if (value := getattr(trainer, name)) != 1:
+            raise InputError(f"expected {name}=1 with captured=True, but got {value}; leave captured out")
     how = getattr(trainer.gradient_clip_algorithm, "value", trainer.gradient_clip_algorithm)
     if trainer.gradient_clip_val and how not in (None, "norm"):
         raise InputError(f'expected gradient_clip_algorithm="norm" with captured=True, but got {how!r}')
@@ -317,10 +299,7 @@ class FabricCriterion:
 
     Args:
         fabric: the Fabric that set the model up.
-        method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
-        classes: the number of classes, for methods that mix integer labels.
-        generator: the source of augmentations and random directions; default torch's global one.
-        options: mean and std of normalised images, input_key, mask_key, units, checks, output.
+        method, classes, generator, options: as in `RCADCallback`.
 
     Example:
         >>> criterion = FabricCriterion(fabric, "rcad(alpha=0.5, lam=0.02)")  # doctest: +SKIP
@@ -346,24 +325,21 @@ class FabricCriterion:
 
     def losses(self, model: nn.Module, x: Inputs, y: Tensor, *, step: int | None = None) -> Losses:
         """The loss with its parts and the model's output; `step` as in `Objective.forward`."""
-        inside = inner(model)
+        inside, x = inner(model), self._converted(x)
         with self.fabric.autocast():
-            return self.step.losses(inside, self._converted(x), y, number=step)
+            return self.step.losses(inside, x, y, number=step)
 
     def backward(
         self, model: nn.Module, x: Inputs, y: Tensor, *, accumulate: int = 1, step: int | None = None
     ) -> Losses:
         """Gradients in the fewest passes, each through `fabric.backward`; returns the detached losses.
 
-        Args:
-            accumulate: how many batches are summed before the optimizer steps; all but the last of them belong under
-                `fabric.no_backward_sync(model)`.
+        Of `accumulate` batches, summed before the optimizer steps, all but the last belong under
+        `fabric.no_backward_sync(model)`.
         """
-        inside = inner(model)
+        inside, x = inner(model), self._converted(x)
         with self.fabric.autocast():
-            return self.step.backward(
-                inside, self._converted(x), y, self.fabric.backward, accumulate=accumulate, number=step
-            )
+            return self.step.backward(inside, x, y, self.fabric.backward, accumulate=accumulate, number=step)
 
     def state_dict(self) -> dict[str, Any]:
         """For `fabric.save(path, {"model": model, "criterion": criterion})`: a measured alpha, the calls counted."""

@@ -37,13 +37,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A method ready for a training loop.
+    """A method ready for a training loop: `augment` comes first, then `criterion`, called with the model.
 
-    Args:
-        criterion: the loss, called with the model.
-        augment: what happens to a batch of images first.
-        name: for a reader, e.g. "mixup + rcad".
-        mean, std: the numbers by which the images were normalised, or None where they are in [0, 1].
+    mean and std are the numbers by which the images were normalised, None where they are in [0, 1].
     """
 
     criterion: Criterion
@@ -54,7 +50,6 @@ class Resolved:
 
     @property
     def likelihood(self) -> Likelihood:
-        """What the model's output means."""
         return self.criterion.loss.likelihood
 
     @property
@@ -173,8 +168,6 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
             f"but got {type(given).__name__}"
         )
     parameters = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
-    if not parameters:
-        return value
     rows = [(name, dict(values)) for name, values in value.recipe]
     for key, parameter in parameters.items():
         owners = [values for _, values in rows if key in values]
@@ -186,14 +179,12 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
                 "write it into the method's text"
             )
         owners[0][key] = parameter
-    return compose(*(method(name, **values) for name, values in rows))
+    return compose(*(method(name, **values) for name, values in rows)) if parameters else value
 
 
 def measures_alpha(given: MethodLike) -> bool:
     """Whether a method leaves alpha to be measured; False for a Criterion, which measures it itself."""
-    if isinstance(given, Criterion):
-        return False
-    return any(dict(values).get("alpha") == AUTO for _, values in as_method(given).recipe)
+    return not isinstance(given, Criterion) and any(("alpha", AUTO) in values for _, values in as_method(given).recipe)
 
 
 def _weighed(value: Method) -> Method:

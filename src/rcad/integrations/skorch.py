@@ -5,30 +5,27 @@ Validation, scores, callbacks and prediction stay skorch's.
 
 from __future__ import annotations
 
-from rcad.errors import MissingExtraError
-
-try:
-    import skorch as skorch
-except ModuleNotFoundError:
-    raise MissingExtraError("skorch", "skorch") from None
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from skorch import NeuralNet, NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
-from skorch.dataset import unpack_data
-from skorch.utils import to_tensor
 from torch import Tensor, nn
 
-from rcad.errors import InputError, whole
+from rcad.errors import InputError, MissingExtraError, whole
 from rcad.integrations.resolve import MethodLike, as_method, reread, resolve
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood, full_precision
 from rcad.loss.model_calls import logits_of, undisturbed
 from rcad.loss.perturbations import Channels
+
+try:
+    from skorch import NeuralNet, NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
+    from skorch.dataset import unpack_data
+    from skorch.utils import to_tensor
+except ModuleNotFoundError:
+    raise MissingExtraError("skorch", "skorch") from None
 
 __all__ = ["GaussianLoss", "RCADNetClassifier", "RCADNetMixin", "RCADNetRegressor"]
 
@@ -96,45 +93,39 @@ def likelihood_of(criterion: nn.Module) -> Likelihood | None:
 OWN = (NeuralNet, NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
 
 # What to do instead. Of the first two nothing is used in training, wherever they are; of the others not what lies
-# behind the mixin.
-ANYWHERE = {
+# behind the mixin, and of the last that matters only where gradients are accumulated.
+OVERRIDES = {
     "get_loss": "accumulate with accumulate=, weigh classes with method=rcad.RCAD(..., "
     "likelihood=rcad.Categorical(weight=...)), and add gradients of penalties in a callback's on_grad_computed",
     "infer": "do it in the module's forward",
+    "train_step_single": "override it in a subclass of the net with the mixin, and call super()",
+    "train_step": "leave that or accumulate= out",
 }
-BEHIND = {"train_step_single": "override it in a subclass of the net with the mixin, and call super()"}
-ACCUMULATING = {"train_step": "leave that or accumulate= out"}
 
 
 def check_net(net: Any, mixin: type) -> None:
     """Raises for overrides and settings that training would ignore."""
     whole("accumulate", net.accumulate, minimum=1)
-    several = net.accumulate > 1
-    if several and isinstance(net.optimizer_, torch.optim.LBFGS):
+    if net.accumulate > 1 and isinstance(net.optimizer_, torch.optim.LBFGS):
         raise InputError("expected an optimizer without a closure for accumulate, but got LBFGS; use larger batches")
     order = type(net).__mro__
     behind = order[order.index(mixin) + 1 :]
-    _refuse(order, ANYWHERE)
-    _refuse(behind, BEHIND | (ACCUMULATING if several else {}))
-
-
-def _refuse(classes: tuple[type, ...], names: dict[str, str]) -> None:
-    for name, instead in names.items():
+    for name, instead in OVERRIDES.items():
+        classes = order if name in ("get_loss", "infer") else behind
         owner = next((kind for kind in classes if name in vars(kind) and kind not in OWN), None)
-        if owner is not None:
+        if owner is not None and (name != "train_step" or net.accumulate > 1):
             raise InputError(
                 f"expected skorch's own {name}, whose place the method takes in training, but got "
                 f"{owner.__name__}.{name}; {instead}"
             )
 
 
-WEIGHT = "sample_weight"
 KEPT = "rcad_state"
 """A buffer of the net's criterion: alpha as measured (-1: not yet), on how many batches, calls, optimizer steps."""
 
 
 def _fill_missing_buffer(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Fills the buffer in where a file lacks it: one of a net without a method, or of an earlier version."""
+    """For a file that lacks it: one of a net without a method, or of an earlier version."""
     state.setdefault(prefix + KEPT, module.get_buffer(KEPT))
 
 
@@ -232,7 +223,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         options: dict[str, Any] = {"step": self.rcad_steps_, "accumulate": self.accumulate}
         if isinstance(x, Mapping):
             x = self._merge_x_and_fit_params(x, fit_params)
-            options["weight"] = x.get(WEIGHT)
+            options["weight"] = x.get("sample_weight")
         elif fit_params:
             raise InputError(f"expected X to be a dict with {', '.join(fit_params)} in it, but got them beside X")
         classes = getattr(self, "classes_", None)
@@ -281,7 +272,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
 
     def _resolve_method(self) -> None:
         check_net(self, RCADNetMixin)
-        parameters, likelihood = {"alpha": self.alpha, "lam": self.lam}, None
+        likelihood, before = None, getattr(self, "rcad_", None)
         if not isinstance(self.method, Criterion):
             likelihood = likelihood_of(self.criterion_)
             if likelihood is None and as_method(self.method).likelihood is None:
@@ -289,20 +280,13 @@ class RCADNetMixin(Base):  # type: ignore[misc]
                     "expected a criterion that says what the output means, such as CrossEntropyLoss, but got "
                     f"{type(self.criterion_).__name__}; pass method=rcad.RCAD(..., likelihood=...)"
                 )
-        before = getattr(self, "rcad_", None)
-        self.rcad_ = resolve(
-            self.method,
-            likelihood=likelihood,
-            mean=self.mean,
-            std=self.std,
-            parameters=parameters,
-            input_key=self.input_key,
-        )
-        if isinstance(self.criterion_, nn.NLLLoss):
-            self.rcad_ = replace(
-                self.rcad_, criterion=reread(self.rcad_.criterion, lambda logits: FromProbabilities(**vars(logits)))
-            )
+        options: dict[str, Any] = {"mean": self.mean, "std": self.std, "input_key": self.input_key}
+        parameters = {"alpha": self.alpha, "lam": self.lam}
+        self.rcad_ = resolve(self.method, likelihood=likelihood, parameters=parameters, **options)
         now = self.rcad_.criterion
+        if isinstance(self.criterion_, nn.NLLLoss):
+            now = reread(now, lambda logits: FromProbabilities(**vars(logits)))
+            self.rcad_ = replace(self.rcad_, criterion=now)
         if before is not None and before.criterion is not now and before.criterion.asked == now.asked:
             now.load_state_dict(before.criterion.state_dict())
         self._buffer()

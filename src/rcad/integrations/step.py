@@ -13,7 +13,6 @@ from torch import Tensor
 
 from rcad.errors import InputError
 from rcad.integrations.resolve import Batch, MethodLike, resolve
-from rcad.loss.criterion import Scaler
 from rcad.loss.model_calls import Inputs, Model
 from rcad.loss.terms import Losses
 from rcad.train.own_loop import CapturedStep
@@ -22,14 +21,7 @@ Run = Callable[[Tensor], None]
 
 
 class Step:
-    """A method with all that it needs to know about the batches.
-
-    Args:
-        method: text such as "mixup + rcad(alpha=1.0, lam=0.1)", a Method, or a Criterion.
-        classes: the number of classes, for methods that mix integer labels.
-        generator: the source of augmentations and random directions; default torch's global one.
-        options: of `resolve`: likelihood, mean, std, input_key, mask_key, units, checks, output.
-    """
+    """A method with all that it needs to know about the batches; the options are those of `resolve`."""
 
     def __init__(
         self,
@@ -52,10 +44,12 @@ class Step:
     def backward(
         self, model: Model, x: Inputs, y: Tensor, run: Run, *, accumulate: int = 1, number: int | None = None
     ) -> Losses:
-        """Gradients in the fewest passes, each run backward by the framework's own `run`."""
-        return self._backward(model, x, y, _BackwardBy(run), accumulate=accumulate, step=number)
+        """Gradients in the fewest passes, each run backward by the framework's own `run`, which may scale it."""
+        # It stands where a GradScaler may stand.
+        scaler = SimpleNamespace(scale=lambda outputs: SimpleNamespace(backward=partial(run, outputs)))
+        return self._backward(model, x, y, scaler, accumulate=accumulate, step=number)
 
-    def _backward(self, model: Model, x: Inputs, y: Tensor, scaler: Scaler | None, **options: Any) -> Losses:
+    def _backward(self, model: Model, x: Inputs, y: Tensor, scaler: Any, **options: Any) -> Losses:
         batch = self._batch(model, x, y)
         options = {"scaler": scaler, "generator": self.generator, **batch.views, **options}
         return self.resolved.criterion.backward(model, batch.x, batch.target, **options)
@@ -91,16 +85,6 @@ class Step:
         return self.resolved.batch(*batch, classes=self.classes, generator=self.generator)
 
 
-class _BackwardBy:
-    """Stands where a GradScaler may stand, so that every backward goes through the framework, which may scale it."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def scale(self, outputs: Tensor) -> Any:
-        return SimpleNamespace(backward=partial(self.run, outputs))
-
-
 def check_call(model: Model, x: Inputs) -> None:
     """Raises if model.forward cannot be called with x: one tensor, or a mapping's entries as keywords."""
     forward = getattr(model, "forward", None)
@@ -110,16 +94,13 @@ def check_call(model: Model, x: Inputs) -> None:
     try:
         signature.bind(**x) if isinstance(x, Mapping) else signature.bind(x)
     except TypeError:
-        name, takes = f"{type(model).__name__}.forward", f"({', '.join(signature.parameters)})"
+        wanted, cure = "one tensor", "give x as a mapping by these names, and input_key= for the one to perturb"
         if isinstance(x, Mapping):
-            keywords = ", ".join(map(str, x))
-            raise InputError(
-                f"expected {name} to take the keywords {keywords}, into which a mapping is spread, but it takes "
-                f"{takes}; give it these arguments"
-            ) from None
+            wanted = f"the keywords {', '.join(map(str, x))}, into which a mapping is spread"
+            cure = "give it these arguments"
         raise InputError(
-            f"expected {name} to take one tensor, but it takes {takes}; give x as a mapping by these names, and "
-            "input_key= for the one to perturb"
+            f"expected {type(model).__name__}.forward to take {wanted}, but it takes "
+            f"({', '.join(signature.parameters)}); {cure}"
         ) from None
 
 

@@ -44,9 +44,8 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         method: text such as "rcad(alpha=0.5, lam=0.02)", a Method, or a Criterion, which brings its own settings.
         mean, std: by which the loader normalised the images; default those of the model's `pretrained_cfg`, as in
             timm's loader. alpha is a distance in pixels of [0, 1] all the same.
-        classes: the number of classes, for methods that mix integer labels; default the model's.
+        classes: for methods that mix integer labels; default the model's.
         generator: the source of augmentations and random directions; default torch's global one.
-        device, dtype, verbose: as in ClassificationTask.
 
     Example:
         >>> task = RCADTask(model, train_loss_fn, "rcad(alpha=0.5, lam=0.02)")  # doctest: +SKIP
@@ -146,7 +145,6 @@ class OneVersusRest(Value):
     """A yes or no for each class, as --bce-loss reads logits (B, K): `rcad.Bernoulli` on labels that timm would make.
 
     Args:
-        inner: what a logit means.
         smoothing: eps of labels: a class gets eps / K, the label 1 - eps + eps / K; soft targets stay as they are.
         threshold: targets above it become 1, the others 0; None leaves them.
         total: the sum over the classes in place of their mean (--bce-sum), of the loss and of the entropy alike.
@@ -192,10 +190,8 @@ def likelihood_of(loss: nn.Module) -> Categorical | OneVersusRest:
         if positive is None or positive.numel() == 1:
             inner = Bernoulli(positive_weight=1.0 if positive is None else float(positive))
             return OneVersusRest(inner, loss.smoothing, loss.target_threshold, loss.sum_classes)
-    if isinstance(loss, LabelSmoothingCrossEntropy):
-        return Categorical(smoothing=loss.smoothing)
-    if isinstance(loss, SoftTargetCrossEntropy):
-        return Categorical()
+    if isinstance(loss, LabelSmoothingCrossEntropy | SoftTargetCrossEntropy):
+        return Categorical(smoothing=getattr(loss, "smoothing", 0.0))
     if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and loss.reduction == "mean":
         return Categorical(smoothing=loss.label_smoothing)
     name = type(loss).__name__

@@ -13,9 +13,9 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rcad.errors import InputError
+from rcad.errors import InputError, finite
 from rcad.evaluate.conformal import class_scores, prediction_sets
-from rcad.integrations.sklearn.base import TableNetwork, check_class_weight
+from rcad.integrations.sklearn.base import TableNetwork
 from rcad.integrations.sklearn.tables import Array
 from rcad.loss.methods import Method
 
@@ -45,8 +45,7 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         hidden_layer_sizes: units of the hidden layers.
         max_iter: epochs.
         batch_size: examples in a step; "auto" is min(200, N).
-        learning_rate: of AdamW.
-        weight_decay: of AdamW.
+        learning_rate, weight_decay: of AdamW.
         early_stopping: hold out `validation_fraction`, stop after `n_iter_no_change` epochs without a better
             likelihood there, and keep the best epoch's weights.
         validation_fraction: the share of rows that early stopping holds out, each class in proportion.
@@ -69,13 +68,10 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         n_iter_: epochs trained in all.
         loss_curve_: the mean training loss by epoch.
         validation_scores_: the held-out log-likelihood by epoch of the last fit; only with early stopping.
-        n_features_in_: how many columns the table has.
-        feature_names_in_: their names; only for a DataFrame.
+        n_features_in_, feature_names_in_: of the table; names only for a DataFrame.
         module_: a copy of the network as a torch module on standardised features, e.g. for `rcad.evaluate`.
         conformal_scores_: 1 - p of the true class of the rows given to `calibrate`.
-        columns_: how a table becomes standardised features; internal.
-        network_: parameters and optimizer; internal.
-        seed_: what random_state gave; internal.
+        columns_, network_, seed_: internal.
 
     Example:
         >>> from sklearn.datasets import load_wine
@@ -109,10 +105,6 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         verbose: bool = False,
     ) -> None:
         self._keep(locals())
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Trains on (N, D) examples and their classes (N,) or labels (N, L); `sample_weight` (N,): what each counts."""
-        return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """One epoch on these examples; the first call needs all `classes`, and its examples set scales and alpha.
@@ -198,12 +190,23 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         return torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
 
     def _class_weight(self, y: Array, classes: Array | None) -> Array | None:
-        if self.class_weight is None:
+        weights = self.class_weight
+        if weights is None:
             return None
         if y.ndim == 2:
             raise InputError("expected class_weight=None for several labels, but got weights; weigh rows instead")
-        check_class_weight(self.class_weight, np.unique(y) if classes is None else classes)
-        if isinstance(self.class_weight, dict):
-            return np.array([self.class_weight.get(label, 1.0) for label in y.tolist()], dtype=np.float64)
-        weights: Array = compute_sample_weight(self.class_weight, y)
-        return weights
+        if isinstance(weights, str) and weights == "balanced":
+            balanced: Array = compute_sample_weight(weights, y)
+            return balanced
+        if not isinstance(weights, dict):
+            got = repr(weights) if isinstance(weights, str) else type(weights).__name__
+            raise InputError(
+                f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {got}"
+            )
+        for label, value in weights.items():
+            finite(f"class_weight of {label!r}", value, minimum=0.0)
+        labels = (np.unique(y) if classes is None else classes).tolist()
+        foreign = [label for label in weights if label not in labels]
+        if foreign and not set(labels) <= set(weights):  # not all classes need one
+            raise InputError(f"expected class_weight for classes among {labels}, but got one for {foreign[0]!r}")
+        return np.array([weights.get(label, 1.0) for label in y.tolist()], dtype=np.float64)

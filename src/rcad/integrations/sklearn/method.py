@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from inspect import signature
 from typing import Any
 
@@ -21,55 +21,52 @@ from rcad.train.task import check_table, match_targets, resolve_auto
 
 
 def method_for(
-    method: str | Method,
-    alpha: float | None,
-    lam: float | None,
-    *,
-    classes: int,
-    several: bool = False,
-    measure: Callable[[], float],
+    method: str | Method, given: Mapping[str, float], *, classes: int, several: bool, measure: Callable[[], float]
 ) -> Method:
     """The method for standardised training examples.
 
-    What neither the text nor `alpha` and `lam` say has its default: of RCAD and its controls alpha measured and lam =
-    0.1 on class labels, 0.3 and 0.3 for regression. There are no bounds of pixels.
+    What neither the text nor `given` says has its default: of RCAD and its controls alpha measured and lam = 0.1 on
+    class labels, 0.3 and 0.3 for regression. There are no bounds of pixels.
 
     Args:
-        method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `alpha` and `lam` replace.
-        alpha, lam: of the method's step and of its entropy; None leaves them as above.
+        method: a name, a text such as "rcad(alpha=0.3, lam=0.1)", or a value, whose numbers `given` replaces.
+        given: alpha and lam, as far as they are set beside the method.
         classes: how many; 0 for regression targets and several labels.
         several: whether each example has several yes/no labels.
         measure: the distance, asked only where it is needed.
     """
-    for name, value in (("alpha", alpha), ("lam", lam)):
-        if value is not None:
-            finite(name, value, minimum=0.0)
-    if isinstance(method, Method) and not method.recipe:
-        if alpha is not None or lam is not None:
-            raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
-        return _checked(_fitting(method, classes, several))
-    labels, written = bool(classes) or several, _rows(method)
-    rows = started(written, labels=labels, table=True)
-    for key, value in (("alpha", alpha), ("lam", lam)):
-        if value is not None:
-            rows = _filled(rows, key, value, written if isinstance(method, str) else ())
+    for name, value in given.items():
+        finite(name, value, minimum=0.0)
+    written: tuple[MethodRow, ...] = ()
+    if isinstance(method, str):
+        rows = written = spelled(parse_method(method), leave=SEARCHED)
+    elif not isinstance(method, Method):
+        raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
+    elif method.recipe:
+        rows = method_rows(method.recipe)
+    elif given:
+        raise InputError("expected alpha=None and lam=None beside a method built from terms; set them in its terms")
+    else:
+        return _fitting(method, classes, several)
+    labels = bool(classes) or several
+    rows = started(rows, labels=labels, table=True)
+    for key, value in given.items():
+        rows = _filled(rows, key, value, written)
     plain = [resolve_auto(row, labels, measure if labels else lambda: REAL_STEP) for row in rows_to_plain(rows)]
-    return _checked(_fitting(Method.from_dict({"methods": plain}), classes, several))
+    return _fitting(Method.from_dict({"methods": plain}), classes, several)
 
 
 def _fitting(method: Method, classes: int, several: bool) -> Method:
-    """The method with a likelihood for its targets."""
-    if not several:
-        return match_targets(method, classes)
-    method = compose(bernoulli(), method) if method.likelihood is None else method
-    other = [part for part in (method.likelihood, *(term.likelihood for term in method.terms)) if part is not None]
-    if not all(isinstance(part, Bernoulli) for part in other):
-        raise InputError(f"expected a method for several yes/no labels each, but got {method.name!r}; choose another")
-    return method
-
-
-def _checked(method: Method) -> Method:
-    """The method; raises if it needs images."""
+    """The method with a likelihood for its targets; raises if it is for others, or for images."""
+    if several:
+        method = compose(bernoulli(), method) if method.likelihood is None else method
+        parts = [method.likelihood, *(term.likelihood for term in method.terms)]
+        if not all(part is None or isinstance(part, Bernoulli) for part in parts):
+            raise InputError(
+                f"expected a method for several yes/no labels each, but got {method.name!r}; choose another"
+            )
+    else:
+        method = match_targets(method, classes)
     images = [step for step in method.augment if not isinstance(step, Mixup)]
     if images:
         raise InputError(f"expected a method for tables, but {method.name!r} has {images[0]!r}; it needs images")
@@ -92,29 +89,16 @@ def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
         )
     generator = torch.Generator(x.device).manual_seed(0)
     if weight is None or len(x) > SAMPLE:
-        return _rounded(suggest_alpha(x, y, generator=generator))
-    distance = nearest_other_class(x, y, generator=generator)
-    rows = apart(distance)
-    distance, order = distance[rows].sort()
-    mass = weight[rows][order].double().cumsum(0)
-    # Where the weights split evenly, rounding must not decide which of the two middle distances is taken.
-    low, high = (
-        torch.searchsorted(mass, mass[-1] / 2 * edge).clamp(max=len(mass) - 1) for edge in (1 - 1e-9, 1 + 1e-9)
-    )
-    return _rounded(0.25 * float(distance[low] + distance[high]))
-
-
-def _rounded(alpha: float) -> float:
-    """Four decimals, but never zero: RCAD without a step is another method."""
-    return round(alpha, 4) or float(f"{alpha:.1g}")
-
-
-def _rows(method: str | Method) -> tuple[MethodRow, ...]:
-    if isinstance(method, str):
-        return spelled(parse_method(method), leave=SEARCHED)
-    if isinstance(method, Method):
-        return method_rows(method.recipe)
-    raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
+        alpha = suggest_alpha(x, y, generator=generator)
+    else:
+        distance = nearest_other_class(x, y, generator=generator)
+        rows = apart(distance)
+        distance, order = distance[rows].sort()
+        mass = weight[rows][order].double().cumsum(0)
+        # Where the weights split evenly, rounding must not decide which of the two middle distances is taken.
+        edges = mass[-1] / 2 * mass.new_tensor([1 - 1e-9, 1 + 1e-9])
+        alpha = 0.25 * float(distance[torch.searchsorted(mass, edges).clamp(max=len(mass) - 1)].sum())
+    return round(alpha, 4) or float(f"{alpha:.1g}")  # never zero: RCAD without a step is another method
 
 
 def _filled(

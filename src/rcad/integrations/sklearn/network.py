@@ -1,30 +1,33 @@
-"""The network of an estimator, a stack of one, and its files.
-
-It pickles and copies as the bytes of a safetensors file. A saved estimator is one such file too, with all that is no
-tensor as JSON in the header: no pickle anywhere.
-"""
+"""The network of an estimator, a stack of one, and how it trains: it may stop early and goes on where it was."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import RLock
-from typing import Any, Self
+from typing import Any, NamedTuple
 
-import numpy as np
+import numpy.typing as npt
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, save
 from torch import Tensor
 
-from rcad.data.table_encoder import TableFeatures
-from rcad.errors import InputError, shaped
+from rcad.errors import InputError
+from rcad.loss.augmentations import augment
+from rcad.loss.likelihoods import Categorical
 from rcad.loss.methods import Method
+from rcad.loss.terms import Losses
 from rcad.runs.config import OptimConfig
-from rcad.runs.files import replacing
+from rcad.stacked.method import StackedLikelihood, StackedMethod, Step
 from rcad.stacked.model import Layout, StackedMLP, StackedOptimizer
+from rcad.stacked.train import Examples as Stack
+from rcad.stacked.train import Group, StackedProblem, StackedResult
+from rcad.train.own_loop import DEVICES, capture
+from rcad.train.task import derived
 
+LEAST_GAIN = 1e-4
+"""An epoch improves if the held-out likelihood rises by more than this."""
 ROWS = 2**14
 """Rows that are predicted at a time."""
 MEMORY = ("0.step", "0.exp_avg", "0.exp_avg_sq")
@@ -33,16 +36,7 @@ _DRAWING = RLock()
 
 
 class Network:
-    """A perceptron and its optimizer.
-
-    Args:
-        model: the parameters, of one replica.
-
-    Attributes:
-        flat: all parameters.
-        optimizer: AdamW over `flat`.
-        rate, decay: learning rate and weight decay of the steps to come.
-    """
+    """A perceptron, a model of one replica, and its optimizer: AdamW over `flat`, which holds all parameters."""
 
     def __init__(self, model: StackedMLP) -> None:
         self.model, self.flat = model, model.flat
@@ -56,7 +50,6 @@ class Network:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Units from input to output."""
         return self.model.layout.sizes
 
     def pace(self, rate: float, decay: float) -> None:
@@ -109,133 +102,159 @@ class Network:
         self.__dict__.update(vars(Network.of(load(state["data"]), state["sizes"], state["device"])))
 
 
-VERSION = 2
-ARRAYS = ("classes_", "feature_names_in_", "center_", "scale_", "conformal_scores_")
-PLAIN = {
-    "n_features_in_": int,
-    "n_iter_": int,
-    "seed_": int,
-    "loss_curve_": [float],
-    "validation_scores_": ([float], None),
-    **dict.fromkeys(("alpha_", "measured_alpha_"), (float, None)),
-    "multilabel_": (bool, None),
-}
-"""Fitted attributes that are JSON as they are, and their kinds."""
-FORMER = dict.fromkeys(("center_", "scale_"), (float, None))
-"""The same of estimators with one target, in files of before there could be several."""
-_META = {
-    "parameters": dict,
-    "sizes": [int],
-    "columns": dict,
-    "method": dict,
-    "fitted": {**PLAIN, **FORMER},
-    "arrays": {str: [object]},
-}
+class Examples(NamedTuple):
+    """Encoded examples on the device: x (N, D), integer labels or standardised targets y, and what each counts.
+
+    The weights are of mean 1; None for 1 each.
+    """
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor | None = None
+
+    def take(self, rows: npt.NDArray[Any]) -> Examples:
+        index = torch.as_tensor(rows, device=self.x.device)
+        return Examples(*(None if part is None else part[index] for part in self))  # type: ignore[arg-type]
 
 
-class Savable:
-    """`save` and `load` for the estimators."""
+class CoreStep:
+    """The step of `rcad.Criterion`, for methods that cannot be stacked: augmentation, two views, jitter.
 
-    network_: Network
-    columns_: TableFeatures
-    method_: Method
+    Captured, it takes the optimizer's step too, both by `rcad.capture`; the optimizer's memory stays the network's.
+    """
 
-    def save(self, path: str | Path) -> None:
-        """Writes the fitted estimator whole or not at all. A random_state that is a generator is not kept."""
-        if not hasattr(self, "network_"):
-            raise InputError(f"expected a fitted {type(self).__name__} to save, but fit was not called")
-        meta = {
-            "version": VERSION,
-            "estimator": type(self).__name__,
-            "parameters": {name: _plain(name, value) for name, value in self.get_params().items()},  # type: ignore[attr-defined]
-            "sizes": list(self.network_.sizes),
-            "columns": self.columns_.to_dict(),
-            "method": _rows(self.method_),
-            "fitted": {name: getattr(self, name) for name in PLAIN if hasattr(self, name)},
-            "arrays": {name: _array(getattr(self, name)) for name in ARRAYS if hasattr(self, name)},
-        }
-        data = save(self.network_.tensors(), metadata={"rcad": json.dumps(meta, default=_json)})
-        with replacing(Path(path)) as temporary:
-            temporary.write_bytes(data)
+    def __init__(
+        self,
+        network: Network,
+        gradient: Tensor,
+        method: Method,
+        classes: int,
+        generator: torch.Generator,
+        captured: bool,
+    ) -> None:
+        self.gradient, self.method, self.classes, self.generator = gradient, method, classes, generator
+        self.memory = network.optimizer
+        module, views = network.model.module(0), network.model.layout.views
+        # The module has the same memory as the one replica, and its gradients arrive in `gradient`.
+        for parameter, value, own in zip(module.parameters(), views(network.flat), views(gradient), strict=True):
+            parameter.data, parameter.grad = value[0], own[0]
+        criterion = method.criterion(units="input", checks="first")
+        self.losses: Callable[..., Losses] = partial(criterion.backward, module, generator=generator)
+        if captured:
+            optimizer = torch.optim.AdamW(module.parameters(), network.rate, weight_decay=network.decay)
+            moments = [views(moment) for moment in (self.memory.first, self.memory.second) if moment is not None]
+            for parameter, first, second in zip(module.parameters(), *moments, strict=True):
+                state = {"step": torch.tensor(float(self.memory.steps)), "exp_avg": first[0], "exp_avg_sq": second[0]}
+                optimizer.state[parameter] = state
+            self.losses = capture(module, optimizer, criterion, generator=generator)
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The estimator that `save` wrote, on the device it was trained on if that is here."""
-        tensors, header = _read(path)
-        message = f"expected a {cls.__name__} saved by rcad in {path}"
-        if header.get("estimator") != cls.__name__ or header.get("version") != VERSION:
-            raise InputError(f"{message}, but got {header.get('estimator')} of version {header.get('version')}")
+    def __call__(
+        self, x: Tensor, target: Tensor, number: int, shares: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        self.gradient.zero_()
+        raw, labels = x[0], target[0]
+        mixed, soft = augment(self.method.augment, raw, labels, classes=self.classes or None, generator=self.generator)
+        weight = None if shares is None else shares[0]
+        losses = self.losses(mixed, soft, raw=raw, raw_target=labels, weight=weight, step=number)
+        return losses.total[None], None
+
+    def step(self, flat: Tensor, gradient: Tensor, progress: float) -> None:
+        """Stands for the optimizer's step where `rcad.capture` has taken it already."""
+        self.memory.steps += 1
+
+
+class OneNetwork(Group):
+    """The stacked trainer's group of one replica, whose network is trained in place; 0 classes are regression."""
+
+    def __init__(
+        self, network: Network, method: Method, examples: Examples, *, seed: int, classes: int, captured: bool
+    ) -> None:
+        model = network.model
         try:
-            meta = shaped("the state", header, _META)
-            self = cls(**{name: _value(name, value) for name, value in meta["parameters"].items()})
-            for name in {*PLAIN, *FORMER} & header["fitted"].keys():
-                setattr(self, name, meta["fitted"][name])
-            for name in {*ARRAYS} & meta["arrays"].keys():
-                values, dtype = meta["arrays"][name]
-                setattr(self, name, np.array(values, dtype=dtype)[()])  # a number where it was one
-            self.columns_ = TableFeatures.from_dict(meta["columns"])
-            self.method_ = Method.from_dict(meta["method"])
-            self.network_ = Network.of(tensors, meta["sizes"], str(self.device))  # type: ignore[attr-defined]
-            self._check_sizes()
-        except Exception as error:  # what wrong parts of a file end in has no end
-            raise InputError(f"{message}, but got: {error}") from None
-        return self
+            lean, stacked = True, StackedMethod.of([method], Categorical(), model.flat)
+        except InputError:  # it cannot be stacked: the core's step, its slow twin, is taken
+            lean, stacked = False, StackedMethod(StackedLikelihood(Categorical()), ())
+        index = torch.zeros(1, dtype=torch.int64, device=model.flat.device)
+        problem = StackedProblem(Stack(examples.x[None], examples.y[None]), classes)
+        result = StackedResult.empty(model, 0)
+        super().__init__(index, [seed], problem, model, stacked, network.optimizer, result, "last")
+        self.whole, self.seed = method, seed
+        self.core: CoreStep | None = None
+        self.counted = False
+        self.shares = None if examples.weight is None else examples.weight[None]
+        captured = captured and model.flat.device.type in DEVICES
+        if captured or not lean:
+            self.generators = [torch.Generator(model.flat.device)]
+            self.core = CoreStep(network, self.gradient, method, classes, self.generators[0], captured)
+        if captured:
+            self.optimizer = self.core  # type: ignore[assignment]  # it has stepped already
 
-    def _check_sizes(self) -> None:
-        """Raises unless columns, network and classes fit together."""
-        scales = self.columns_.scales
-        columns, features = len(self.columns_.encoder.codes), len(scales.mean) + len(scales.indicators)
-        outputs = len(self.classes_) if hasattr(self, "classes_") else 2 * np.size(self.center_)  # type: ignore[attr-defined]
-        sizes = self.network_.sizes
-        if (self.n_features_in_, sizes[0], sizes[-1]) != (columns, features, outputs):  # type: ignore[attr-defined]
-            raise InputError(f"expected a network for {features} features, but got one of sizes {sizes}")
+    def _step(self, batch: int) -> Step:
+        return super()._step(batch) if self.core is None else self.core
 
+    @property
+    def loss(self) -> float:
+        """The mean over the last epoch."""
+        return float(self.sums[0, 0]) / self.train.length
 
-def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    message = f"expected an estimator saved by rcad in {path}"
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            header = (file.metadata() or {}).get("rcad")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        meta = json.loads(header or "null")
-    except (SafetensorError, OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{message}, but got: {error}") from None
-    if not isinstance(meta, dict) or "weights" not in tensors:
-        raise InputError(f"{message}, but got other tensors")
-    return tensors, meta
-
-
-def _plain(name: str, value: Any) -> Any:
-    """A parameter for JSON."""
-    if name == "random_state" and not isinstance(value, int | np.integer):
-        return None
-    return list(value.items()) if name == "class_weight" and isinstance(value, dict) else value
+    def grow(self, epoch: int) -> None:
+        """Appends what the method adds to the examples, if it is time to."""
+        growth = self.whole.growth
+        if growth is None or not growth.due(epoch):
+            return
+        if self.shares is not None:
+            raise InputError(
+                f"expected no weights with {self.whole.name!r}, which adds examples that have none; leave them out"
+            )
+        x, y = self.train.x[0], self.train.y[0]
+        generator = torch.Generator(x.device).manual_seed(derived(self.seed, "growth", epoch))
+        new = growth.grow(self.model.module(0), x, y, self.whole.likelihood or Categorical(), generator=generator)
+        self.train = Stack(torch.cat([x, new[0]])[None], torch.cat([y, new[1]])[None])
 
 
-def _json(value: Any) -> Any:
-    """What JSON does not know: methods, numpy's numbers, devices, other sequences."""
-    if isinstance(value, Method):
-        return _rows(value)
-    if isinstance(value, np.generic):
-        return value.item()
-    return str(value) if isinstance(value, torch.device) else list(value)
+def train(
+    group: OneNetwork,
+    *,
+    start: int,
+    epochs: int,
+    batch_size: int,
+    patience: int,
+    held_out: Examples | None,
+    verbose: bool,
+) -> tuple[list[float], list[float]]:
+    """The mean training loss and the held-out mean log-likelihood of each epoch.
+
+    It goes on after the first `start` epochs. With held-out examples it stops after `patience` epochs without a gain
+    there, and ends with the weights of the best.
+    """
+    losses, scores, flat = [], [], group.model.flat
+    best, best_epoch, best_weights = -math.inf, 0, flat.clone()
+    for epoch in range(start + 1, start + epochs + 1):
+        group.train_epoch(epoch - 1, batch_size)
+        if not math.isfinite(group.loss):
+            raise InputError(f"expected a finite loss, but it was {group.loss} in epoch {epoch}; lower learning_rate")
+        losses.append(group.loss)
+        line = f"epoch {epoch}: loss {group.loss:.4f}"
+        if held_out is not None:
+            scores.append(_score(group, held_out))
+            line += f", held-out log-likelihood {scores[-1]:.4f}"
+        if verbose:
+            print(line)
+        if scores and scores[-1] > best + LEAST_GAIN:
+            best, best_epoch = scores[-1], epoch
+            best_weights.copy_(flat)
+        elif scores and epoch - max(best_epoch, start) >= patience:
+            break
+        group.grow(epoch)
+    if best_epoch:
+        flat.copy_(best_weights)
+    return losses, scores
 
 
-def _value(name: str, plain: Any) -> Any:
-    """A parameter from JSON."""
-    if isinstance(plain, dict):
-        return Method.from_dict(plain)
-    if name == "class_weight" and isinstance(plain, list):
-        return dict(plain)
-    return tuple(plain) if isinstance(plain, list) else plain
-
-
-def _rows(method: Method) -> dict[str, Any]:
-    if not method.recipe:
-        raise InputError("expected a method of rcad.methods to save, but got one built from terms; pickle it instead")
-    return method.to_dict()
-
-
-def _array(values: Any) -> tuple[Any, str]:
-    values = np.asarray(values)
-    return values.tolist(), "object" if values.dtype == object else values.dtype.str
+@torch.no_grad()
+def _score(group: OneNetwork, held_out: Examples) -> float:
+    """The mean log-likelihood, without smoothing."""
+    likelihood: Any = group.whole.likelihood or Categorical()
+    plain = likelihood.plain() if hasattr(likelihood, "plain") else likelihood
+    values: Tensor = plain.nll(group.model(held_out.x[None])[0], held_out.y)
+    return -float((values if held_out.weight is None else held_out.weight * values).mean())

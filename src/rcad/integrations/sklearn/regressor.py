@@ -22,53 +22,21 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
     """Regression on tables with RCAD or any of its rivals: a Gaussian for each row.
 
     The target is standardised inside, and the entropy is capped at that of the training targets. y of shape (N, T) is T
-    targets for each row, each with a mean and a deviation. Columns are treated as in `RCADClassifier`; `save` and
-    `load` are the same. Fewer epochs by default, since a predicted deviation overfits sooner than a mean.
+    targets for each row, each with a mean and a deviation. Columns, `save` and `load`, and the parameters and
+    attributes that are not named here are as in `RCADClassifier`. Fewer epochs by default, since a predicted deviation
+    overfits sooner than a mean.
 
     Args:
-        method: a name ("rcad", "erm", "rcad_random", ...), a text such as "rcad(alpha=0.3, lam=0.1)", or a value of
-            `rcad.methods`.
-        alpha: the distance of the method's step, in standard deviations of the columns. None keeps what the method
-            says; where rcad, rcad_random and rcad_released say nothing it is 0.3, as there are no classes to measure a
-            distance between, and every other method has its default: 0.5 for rcad_text, 0.05 for adversarial_training.
-            Given here and in a text it must be the same; it replaces that of a value. A method without a step refuses
-            it.
-        lam: the weight of the entropy. None keeps what the method says; where it says nothing it is 0.3, and 0.02 for
-            rcad_text. Given twice as alpha; a method without an entropy refuses it.
-        hidden_layer_sizes: units of the hidden layers.
+        alpha: as there, but where rcad, rcad_random and rcad_released say nothing it is 0.3, since there are no classes
+            to measure a distance between.
+        lam: as there, but 0.3 where the method says nothing, and 0.02 for rcad_text.
         max_iter: epochs; see `predict_interval` before raising it.
-        batch_size: examples in a step; "auto" is min(200, N).
-        learning_rate: of AdamW.
-        weight_decay: of AdamW.
-        early_stopping: hold out `validation_fraction`, stop after `n_iter_no_change` epochs without a better
-            likelihood there, and keep the best epoch's weights.
-        validation_fraction: the share of rows that early stopping holds out.
-        n_iter_no_change: the epochs that early stopping waits for a gain of more than 0.0001.
-        warm_start: the next `fit` goes on from these weights, with the same columns, scales and seed. Every parameter
-            may change but hidden_layer_sizes and random_state, of which the latter is not read again.
-        random_state: of weights, batches and noise.
-        device: where to train.
-        captured: on a GPU take every step in one CUDA graph (`rcad.capture`): the same up to rounding, and faster for
-            nets this small; elsewhere it changes nothing.
-        verbose: print a line per epoch.
 
     Attributes:
-        center_: the mean of the training targets; of several targets one number each.
-        scale_: their deviation.
-        method_: the method as it was trained last.
-        alpha_: the distance of its step; None for a method without one.
-        measured_alpha_: always None: there are no classes.
-        n_iter_: epochs trained in all.
-        loss_curve_: the mean training loss by epoch.
-        validation_scores_: the held-out log-likelihood by epoch of the last fit, of the standardised target; only with
-            early stopping.
-        n_features_in_: how many columns the table has.
-        feature_names_in_: their names; only for a DataFrame.
-        module_: a copy of the network as a torch module on standardised features: mean and log-variance.
+        center_, scale_: mean and deviation of the training targets; of several targets one number each.
+        validation_scores_: the held-out log-likelihood by epoch of the last fit, of the standardised target.
+        module_: gives mean and log-variance of the standardised target.
         conformal_scores_: distances of targets from means, in deviations, of the rows given to `calibrate`.
-        columns_: how a table becomes standardised features; internal.
-        network_: parameters and optimizer; internal.
-        seed_: what random_state gave; internal.
 
     Example:
         >>> from sklearn.datasets import load_diabetes
@@ -102,10 +70,6 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
         verbose: bool = False,
     ) -> None:
         self._keep(locals())
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Trains on (N, D) examples and their targets (N,) or (N, T); `sample_weight` (N,) says what each counts."""
-        return self._fit(X, y, sample_weight)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """One epoch on these examples; those of the first call set the scales of columns and target.
@@ -176,11 +140,6 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
     @property
     def _outputs(self) -> int:
         return 2 * np.size(self.center_)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = True
-        return tags
 
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         if y.shape[1:] != np.shape(self.center_):

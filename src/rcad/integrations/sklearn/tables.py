@@ -59,26 +59,23 @@ def _table(columns: Sequence[Column], length: int) -> Table:
     return Table(Path("X"), names, tuple(columns), length, lambda row: f"row {row}")
 
 
-def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple[int, ...] | None = None) -> Any:
-    """A Table from what the user gave; with `y` a pair of both.
+def read(
+    estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple[int, ...] | None = None
+) -> tuple[Table, Any]:
+    """A Table from what the user gave, and `y`, which is else scikit-learn's word for none.
 
-    Args:
-        estimator: which learns number and names of the columns, or checks them where `categorical` is given.
-        y: the target, or scikit-learn's word for none.
-        categorical: the positions known from training; None finds them.
+    The estimator learns the columns, or checks them where `categorical` says which were text in training.
     """
-    options = {"y": y, "reset": categorical is None}
-    if not (isinstance(y, str) and y == "no_validation"):
-        options["multi_output"] = True
+    alone = isinstance(y, str) and y == "no_validation"
+    options = {"y": y, "reset": categorical is None} | ({} if alone else {"multi_output": True})
     texts = _text_columns(x) if categorical is None else categorical
     if not texts:
         checked = validate_data(
             estimator, x, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", **options
         )
-        numbers, target = checked if isinstance(checked, tuple) else (checked, None)
-        table = _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0])
-        return (table, target) if isinstance(checked, tuple) else table
-    checked = validate_data(estimator, x, skip_check_array=True, **options)
+        numbers, y = (checked, y) if alone else checked
+        return _table(list(_bounded(_dense(numbers), x, range(numbers.shape[1])).T), numbers.shape[0]), y
+    validate_data(estimator, x, skip_check_array=True, **options)
     frame = x if hasattr(x, "iloc") else pd.DataFrame(np.asarray(x, dtype=object))
     if not len(frame):
         raise InputError(f"expected at least one row, but got a table of shape {frame.shape}")
@@ -88,30 +85,24 @@ def read(estimator: Any, x: Any, y: Any = "no_validation", *, categorical: tuple
     columns |= {j: Text(_texts(frame, j)) for j in texts}
     if categorical is None:
         _warn_of_names(frame, columns)
-    table = _table([columns[j] for j in range(frame.shape[1])], len(frame))
-    if not isinstance(checked, tuple):
-        return table
-    check_consistent_length(frame, y)
-    return table, y
+    if not alone:
+        check_consistent_length(frame, y)
+    return _table([columns[j] for j in range(frame.shape[1])], len(frame)), y
 
 
 def _text_columns(x: Any) -> tuple[int, ...]:
-    """Positions of the columns of a DataFrame that hold no numbers."""
+    """Positions of the columns of a DataFrame that hold no numbers; Python objects may be numbers, too."""
     if not (hasattr(x, "iloc") and getattr(x, "ndim", 0) == 2):
         return ()
+    texts = []
     for j, dtype in enumerate(x.dtypes):
         if getattr(dtype, "kind", "") in "mM" or isinstance(dtype, pd.PeriodDtype):
             raise _holds(x, j, dtype)
-    columns = [(j, dtype) for j, dtype in enumerate(x.dtypes) if not pd.api.types.is_numeric_dtype(dtype)]
-    return tuple(j for j, _ in columns if not _numeric_objects(x.iloc[:, j]))
-
-
-def _numeric_objects(column: Any) -> bool:
-    """Whether a column of Python objects holds nothing but numbers and gaps."""
-    if column.dtype != object:
-        return False
-    values = column.dropna()
-    return len(values) > 0 and all(isinstance(v, Real | Decimal) for v in values)
+        objects = x.iloc[:, j].dropna() if pd.api.types.is_object_dtype(dtype) else ()
+        are_numbers = len(objects) > 0 and all(isinstance(value, Real | Decimal) for value in objects)
+        if not (are_numbers or pd.api.types.is_numeric_dtype(dtype)):
+            texts.append(j)
+    return tuple(texts)
 
 
 def _holds(frame: Any, j: int, kind: Any) -> InputError:
@@ -120,19 +111,17 @@ def _holds(frame: Any, j: int, kind: Any) -> InputError:
     )
 
 
-def _dense(numbers: Any) -> Array:
+def _dense(numbers: Any) -> Any:
     if not hasattr(numbers, "toarray"):
-        dense: Array = numbers
-        return dense
+        return numbers
     size = float(numbers.shape[0]) * numbers.shape[1] * numbers.dtype.itemsize
     words = f"a sparse matrix of shape {numbers.shape} becomes {size / 1e9:.3g} GB when it is made dense"
     if size > LARGE:
         warnings.warn(f"{words}; reduce its columns before, e.g. with TruncatedSVD", stacklevel=CALLER + 1)
     try:
-        dense = numbers.toarray()
+        return numbers.toarray()
     except MemoryError:
         raise InputError(f"expected a table that fits into memory, but {words}; reduce its columns before") from None
-    return dense
 
 
 def _numbers(frame: Any, j: int) -> Array:

@@ -1,0 +1,267 @@
+"""Images, audio and causal language models through the Trainer: units of alpha, checkpoints, packed rows, LoRA."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+pytest.importorskip("transformers")
+
+import transformers
+from transformers import DataCollatorWithFlattening
+
+from equal import moved, plain_loop, same_parameters, sgd
+from one_line import one_line
+from rcad import RCAD, InputError, suggest_alpha
+from rcad.integrations.embeddings import Packs, embedding_distance
+from rcad.integrations.huggingface import RCADTrainer
+from tiny_transformers import LABELS, arguments, bert, collated, gpt2, llama, pictures, sentences, trained, vit
+
+MEAN, STD = (0.5, 0.5, 0.5), (0.25, 0.25, 0.25)
+
+
+def processor(**changed: Any) -> transformers.BaseImageProcessor:
+    settings = {"do_normalize": True, "image_mean": list(MEAN), "image_std": list(STD), **changed}
+    return transformers.ViTImageProcessor(**settings)
+
+
+def core_loop(model: nn.Module, rows: list[dict[str, Tensor]], criterion: RCAD) -> nn.Module:
+    """Two epochs of batches of 4, as `trained` does it."""
+    batches = [collated(rows[start : start + 4]) for start in range(0, len(rows), 4)] * 2
+    pairs = [({"pixel_values": batch["pixel_values"]}, batch["labels"]) for batch in batches]
+    return plain_loop(model.train(), criterion, pairs, sgd(model, momentum=0.0))
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "scales"),
+    [
+        (processor(), {}, {"mean": MEAN, "std": STD}),
+        (processor(do_normalize=False), {}, {}),
+        (processor(), {"std": (1.0,), "mean": (0.0,)}, {}),
+        (None, {}, {}),
+    ],
+)
+def test_alpha_is_in_pixels_where_a_processor_normalised(made: Any, options: Any, scales: Any, tmp_path: Path) -> None:
+    rows = pictures(mean=0.5, std=0.25) if scales else pictures()
+    trained(ours := vit(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)", processing_class=made, **options)
+    assert moved(ours, vit()) > 0.01
+    same_parameters(ours, core_loop(vit(), rows, RCAD(1.0, 0.3, **scales)))
+
+
+def test_a_method_with_two_views_sees_the_images_before_augmentation(tmp_path: Path) -> None:
+    model, seen, before = vit(), [], collated(pictures(4))["pixel_values"]
+    model.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["pixel_values"].detach().clone()), with_kwargs=True
+    )
+    trained(model, tmp_path, pictures(4), "cutout(length=4) + two_views", changed={"num_train_epochs": 1})
+    assert [torch.equal(pixels, before) for pixels in seen[:2]] == [False, True]
+
+
+@pytest.mark.parametrize("best", [False, True])
+def test_a_checkpoint_under_other_names_is_loaded_whole(best: bool, tmp_path: Path) -> None:
+    """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""
+    method, settings = "rcad(alpha=1.0, lam=0.3)", {"save_strategy": "epoch", "eval_strategy": "epoch"}
+    settings |= {"load_best_model_at_end": best, "metric_for_best_model": "eval_loss", "greater_is_better": False}
+
+    def made(**changed: Any) -> RCADTrainer:
+        sets = {"train_dataset": pictures(), "eval_dataset": pictures()}
+        return RCADTrainer(vit(), arguments(tmp_path, **{**settings, **changed}), **sets, method=method)
+
+    first = made()
+    first.train()
+    names = safetensors.torch.load_file(tmp_path / "checkpoint-3" / "model.safetensors").keys()
+    assert not set(names) >= set(first.model.state_dict()), "the names are now the model's: this test has no object"
+    if best:
+        assert str(first.state.best_model_checkpoint).endswith("checkpoint-3"), "not the last: it must be loaded"
+        kept = transformers.ViTForImageClassification.from_pretrained(first.state.best_model_checkpoint)
+        assert moved(kept, vit()) > 0.01
+        same_parameters(first.model, kept)
+    else:
+        again = made()
+        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+        same_parameters(first.model, again.model)
+
+
+def test_what_a_checkpoint_does_not_hold_is_said(tmp_path: Path) -> None:
+    made = trained(vit(), tmp_path, pictures(), "erm", changed={"save_strategy": "epoch"})
+    file = tmp_path / "checkpoint-3" / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    del tensors["classifier.weight"]
+    safetensors.torch.save_file(tensors, file, {"format": "pt"})
+    with pytest.warns(
+        UserWarning, match=r"checkpoint-3 to hold every parameter of .*, but classifier\.weight is missing"
+    ):
+        made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+
+
+def audio() -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    encoder = {"conv_dim": (8,), "conv_stride": (4,), "conv_kernel": (8,), "num_feat_extract_layers": 1}
+    still = {"mask_time_prob": 0.0, "layerdrop": 0.0, "hidden_dropout": 0.0, "attention_dropout": 0.0}
+    rest = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "num_labels": LABELS}
+    config = transformers.Wav2Vec2Config(**sizes, **encoder, **still, **rest, feat_extract_norm="layer")
+    return transformers.Wav2Vec2ForSequenceClassification(config)  # type: ignore[no-any-return]
+
+
+def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
+    waves = torch.randn(12, 96, generator=torch.Generator().manual_seed(0))
+    rows = [{"input_values": wave, "labels": torch.tensor(i % LABELS)} for i, wave in enumerate(waves)]
+    with one_line("call model.freeze_feature_encoder() first"):
+        trained(audio(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
+    ours, erm, seen = audio(), audio(), []
+    for model in (ours, erm):
+        model.freeze_feature_encoder()
+    ours.register_forward_pre_hook(
+        lambda _, args, kwargs: seen.append(kwargs["input_values"].detach()), with_kwargs=True
+    )
+    trained(ours, tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
+    trained(erm, tmp_path, rows, "erm")
+    torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
+    assert moved(ours, erm) > 1e-4
+
+
+ALPHA, LAM = 0.5, 0.3
+METHOD = f"rcad(lam={LAM})"
+NEAR = {"rtol": 1e-4, "atol": 1e-6}
+
+
+def train(model: Any, folder: Path, rows: Any = None, **options: Any) -> Any:
+    if "trainer" not in options:
+        options = {"method": METHOD, "embedding_alpha": ALPHA, **options}
+    return trained(model, folder, sentences() if rows is None else rows, **options)
+
+
+def unit_of(model: Any) -> float:
+    """The mean length of an embedding; that of padding is zero."""
+    lengths = model.get_input_embeddings().weight.detach().norm(dim=1)
+    return float(lengths[lengths > 0].mean())
+
+
+def written_out(model: nn.Module) -> None:
+    """RCAD on the embeddings of a language model, without a line of rcad's."""
+    distance = ALPHA * unit_of(model)
+    optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+    for start in [*range(0, 12, 4)] * 2:
+        batch = collated(sentences()[start : start + 4])
+        mask, target = batch["attention_mask"], batch["labels"][:, 1:]
+
+        def logits(embedded: Tensor, mask: Tensor = mask) -> Tensor:
+            return model(inputs_embeds=embedded, attention_mask=mask).logits[:, :-1]  # type: ignore[no-any-return]
+
+        embedded = model.get_input_embeddings()(batch["input_ids"])  # type: ignore[operator]
+        probe = embedded.detach().requires_grad_(True)
+        nll = nn.functional.cross_entropy(logits(probe).mT, target, reduction="sum")  # -100 does not count
+        gradient = torch.autograd.grad(nll, probe)[0] * mask[..., None]
+        step = distance * gradient / gradient.flatten(1).norm(dim=1)[:, None, None]
+        entropy = torch.distributions.Categorical(logits=logits((embedded + step).detach())).entropy()
+        nll = nn.functional.cross_entropy(logits(embedded).mT, target, reduction="sum")
+        counts = target != -100
+        optimizer.zero_grad()
+        ((nll - LAM * (entropy * counts).sum()) / counts.sum()).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_one_flag_equals_a_loop_written_out(make: Any, tmp_path: Path) -> None:
+    ours, plain, erm = make(), make().train(), make()
+    made = train(ours, tmp_path)
+    written_out(plain)
+    train(erm, tmp_path, method="erm", embedding_alpha=None)
+    same_parameters(ours, plain, **NEAR)
+    assert moved(ours, erm) > 1e-3
+    assert made.resolved.criterion.loss.terms[1].where.alpha == pytest.approx(ALPHA * unit_of(make()))
+
+
+@pytest.mark.parametrize("method", [METHOD, "rcad_random(lam=0.0)", f"rcad(lam={LAM}, steps=2)"])
+def test_packed_sequences_are_those_of_a_padded_batch(method: str, tmp_path: Path) -> None:
+    """Each moves by the whole alpha, in one row of a pack as in a row of its own."""
+    packed, padded = llama(attn_implementation="eager"), llama(attn_implementation="eager")
+    rows, collator = sentences(padded=False), DataCollatorWithFlattening()
+    changed = {"remove_unused_columns": False}
+    train(packed, tmp_path, rows, method=method, data_collator=collator, changed=changed)
+    train(padded, tmp_path, method=method)
+    assert moved(packed, llama()) > 1e-2
+    same_parameters(packed, padded, **NEAR)
+
+
+def test_a_packed_row_takes_two_backwards_and_a_batch_of_rows_three(tmp_path: Path) -> None:
+    """The tokens of one row need no weights, so that its clean backward is the direction as well."""
+    for packed, backwards in ((True, 2), (False, 3)):
+        model, seen = llama(), []
+        model.lm_head.register_full_backward_hook(lambda *call, seen=seen: seen.append(1))
+        options = {"data_collator": DataCollatorWithFlattening()} if packed else {}
+        train(model, tmp_path, sentences(4, padded=not packed), **options, changed={"num_train_epochs": 1})
+        assert len(seen) == backwards
+
+
+def test_where_the_packed_sequences_lie() -> None:
+    packs, x = Packs(), torch.arange(12.0).view(2, 6, 1)
+    packs.find(torch.tensor([[0, 1, 2, 0, 1, 0], [0, 1, 2, 3, 0, 1]]))
+    rows = packs.apart(x)
+    assert rows[..., 0].tolist() == [[0, 1, 2, 0], [3, 4, 0, 0], [5, 0, 0, 0], [6, 7, 8, 9], [10, 11, 0, 0]]
+    assert torch.equal(packs.together(rows, x.shape), x)
+    for positions in (None, torch.arange(6).expand(2, 6), torch.arange(3, 9)[None]):
+        packs.find(positions)
+        assert packs.places is None
+
+
+def test_gradient_checkpointing_changes_nothing(tmp_path: Path) -> None:
+    plain, thrifty = llama(), llama()
+    train(plain, tmp_path)
+    train(thrifty, tmp_path, changed={"gradient_checkpointing": True})
+    same_parameters(plain, thrifty, **NEAR)
+
+
+@pytest.mark.filterwarnings("error::UserWarning:rcad.*")
+@pytest.mark.parametrize("make", [llama, gpt2])
+def test_a_resumed_run_is_one_that_was_never_stopped(make: Any, tmp_path: Path) -> None:
+    """Also where the file leaves out the last layer, which is the table: nothing is missing then."""
+    changed = {"save_strategy": "epoch"}
+    whole = train(make(), tmp_path, changed=changed).model
+    options = {"train_dataset": sentences(), "method": METHOD, "embedding_alpha": ALPHA}
+    made = RCADTrainer(make(), arguments(tmp_path, **changed), **options)
+    made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    same_parameters(whole, made.model)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_lora_equals_a_loop_written_out(checkpointing: bool, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed")
+
+    def adapted() -> Any:
+        torch.manual_seed(1)
+        config = peft.LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+        model = peft.get_peft_model(llama(), config)
+        for name, value in model.named_parameters():
+            if "lora_B" in name:  # zeros at first: nothing would reach lora_A
+                nn.init.normal_(value, std=0.2)
+        return model
+
+    ours, plain = adapted(), adapted().train()
+    train(ours, tmp_path, changed={"gradient_checkpointing": checkpointing})
+    written_out(plain)
+    same_parameters(ours, plain, **NEAR)
+    assert moved(ours, adapted()) > 1e-3
+    same_parameters(ours.get_base_model().model.embed_tokens, llama().model.embed_tokens)
+
+
+def test_alpha_in_units_of_the_embeddings(tmp_path: Path) -> None:
+    for make, alpha in ((llama, "auto"), (bert, 0.5)):  # texts to classify have the flag as well
+        made = RCADTrainer(make(), arguments(tmp_path), embedding_alpha=alpha)
+        assert made.resolved.criterion.loss.terms[1].where.alpha == embedding_distance(make(), alpha)
+    model = llama()
+    rows = model.get_input_embeddings().weight.detach()
+    rows[0] = 0.0  # padding says nothing
+    assert embedding_distance(model, 2.0) == pytest.approx(2 * float(rows[1:].norm(dim=1).mean()))
+    measured = embedding_distance(model, "auto")
+    assert measured == pytest.approx(suggest_alpha(rows, torch.arange(len(rows))))
+    assert 0.1 < measured / embedding_distance(model, 1.0) < 1.5
+    rows.zero_()
+    with pytest.raises(InputError, match="but the table holds zeros"):
+        embedding_distance(model, 1.0)
