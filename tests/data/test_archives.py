@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from one_line import one_line
-from rcad.data import archives
-from rcad.data.archives import check_member, extract, unpack
+from rcad.data import files
+from rcad.data.cache import unpack
+from rcad.data.files import check_member, extract
 from rcad.errors import InputError
 
 
@@ -157,8 +158,8 @@ def zip_bomb(path):
 def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
     archive = make(tmp_path)
     if archive.suffix == ".zip" or "members" in said:
-        monkeypatch.setattr(archives, "SMALL", 1 << 16)
-        monkeypatch.setattr(archives, "MOST_MEMBERS", 3)
+        monkeypatch.setattr(files, "SMALL", 1 << 16)
+        monkeypatch.setattr(files, "MOST_MEMBERS", 3)
     with pytest.raises(InputError, match=said):
         unpack(archive, tmp_path / "cache")
     assert [path.suffix for path in (tmp_path / "cache" / "unpacked").iterdir()] == [".lock"]
@@ -166,6 +167,6 @@ def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
 
 def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path, monkeypatch):
     archive = make_tar(tmp_path / "a.tar.gz", ("x" * 3000, tarfile.REGTYPE))
-    monkeypatch.setattr(archives, "_LONGEST_HEADER", 2000)
+    monkeypatch.setattr(files, "_LONGEST_HEADER", 2000)
     with pytest.raises(InputError, match="to be a whole archive"):
         unpack(archive, tmp_path / "cache")

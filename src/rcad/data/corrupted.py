@@ -89,8 +89,7 @@ def open_corrupted(
 ) -> CorruptedArrays | CorruptedFolders:
     """The published set in `folder`, told apart by whether labels.npy lies there.
 
-    Args:
-        classes: of the set the model was trained on: how many (arrays), or their names in label order (folders).
+    `classes` of the set the model was trained on: how many (arrays), or their names in label order (folders).
     """
     root = Path(folder)
     if not root.is_dir():

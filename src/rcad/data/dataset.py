@@ -1,8 +1,7 @@
-"""What every reader returns: arrays in memory or memory-mapped, what they mean, the checks of their labels; and seeded
-subsets and hold-outs: the same seed gives the same examples on every machine and NumPy.
+"""What every reader returns, the checks of its labels, and seeded subsets and hold-outs.
 
-NumPy keeps the raw stream of `PCG64(SeedSequence)` fixed, but not the methods of `Generator`, which may change
-with a release. So only raw 64-bit draws are used: each example gets one, and their order is the random order.
+The same seed gives the same examples on every machine and NumPy: NumPy keeps the raw stream of `PCG64(SeedSequence)`
+fixed, but not the methods of `Generator`. So each example gets a raw 64-bit draw, and their order is the random order.
 Subsets are sorted indices; an index's hash therefore names a set of examples.
 """
 
@@ -36,8 +35,7 @@ class Split:
     """Examples and their targets.
 
     Args:
-        x: an array: images as uint8 (N, C, H, W), or features as float32 (N, D). Images that stay on disk are a
-            `rcad.data.streams.Stream`.
+        x: images as uint8 (N, C, H, W), or a `rcad.data.streams.Stream` of them; or features as float32 (N, D).
         y: labels as int64 (N,), or regression targets as float32 (N,).
 
     Features and targets are float64 where float32 would blur them (`rcad.data.scaling`).
@@ -50,7 +48,6 @@ class Split:
         return len(self.y)
 
     def take(self, index: npt.NDArray[np.int64]) -> Split:
-        """The examples at `index`, in that order."""
         return Split(self.x[index], self.y[index])
 
 
@@ -93,11 +90,7 @@ class Dataset:
 def check_labels(
     labels: npt.NDArray[Any], n_classes: int, origin: Callable[[int], str], first: int = 0
 ) -> npt.NDArray[np.int64]:
-    """Labels as int64 (N,), all in first..first+n_classes-1.
-
-    Args:
-        origin: how an error names the label at an index, e.g. "train.bin image 7".
-    """
+    """Labels as int64 (N,), all in first..first+n_classes-1; `origin` names the label at an index in an error."""
     last = first + n_classes - 1
     wrong = np.flatnonzero((labels < first) | (labels > last))
     if len(wrong):
@@ -109,10 +102,7 @@ def check_labels(
 
 
 def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int:
-    """How many classes training labels imply: the largest plus one.
-
-    More classes than examples means the column holds something else (an id, a year).
-    """
+    """How many classes training labels imply; more classes than examples means that they are no labels."""
     if labels.min() != 0:
         index = int(labels.argmin())
         got, remedy = ("got", "number the classes from 0") if labels[index] < 0 else ("the smallest is", "subtract it")
@@ -141,9 +131,9 @@ _SUBSET, _HOLDOUT, _TEST, _CLASSES = range(4)
 
 
 class Splits(NamedTuple):
-    """Which examples train, validate and test. `train` and `val` index `Dataset.train`.
+    """Which examples train, validate and test, as indices into `Dataset.train`.
 
-    `test` indexes `Dataset.test` where `test_source` is "own", else `Dataset.train`.
+    `test` indexes `Dataset.test` where `test_source` is "own".
     """
 
     train: Index
@@ -188,8 +178,6 @@ def holdout(
 
     Args:
         y: labels (N,), or any targets when not stratified.
-        fraction: in (0, 1).
-        seed: >= 0.
         stratified: every class gives its share to within one example, and keeps at least one for training.
         purpose: another purpose draws other examples.
 
@@ -209,17 +197,12 @@ def holdout(
 
 
 def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> Index:
-    """Draw n examples without replacement; with one seed, a smaller subset lies inside a larger one.
+    """Draw n examples without replacement, as sorted indices; with one seed, a smaller subset lies inside a larger one.
 
     Args:
         y: labels (N,), or any targets when not balanced.
         n: how many, at most N; at least one for each class.
-        seed: >= 0.
-        balanced: the numbers of examples of any two classes differ by at most one; otherwise uniform over all
-            examples, as in the released program.
-
-    Returns:
-        n sorted indices.
+        balanced: the numbers of examples of any two classes differ by at most one; otherwise uniform over all examples.
     """
     if n < 1 or n > len(y):
         raise InputError(f"expected a subset of 1 to {len(y)} examples, but got {n}")
@@ -260,14 +243,12 @@ def resolve(
     those the share `validation` is held out: n counts training and validation examples together.
 
     Args:
-        dataset: as read.
         n: examples to train and select with; None for all.
         balanced: class-balanced or uniform subset; regression is always uniform.
         validation: share of the n examples in [0, 1); 0 for none.
         seed: >= 0; decides subset and hold-outs.
         split: which standard split, from 0.
-        test_fraction: in [0, 1), used only where the source has neither a test set nor standard splits; 0 is refused
-            where it has.
+        test_fraction: in [0, 1); 0 is refused where the source has a test set or standard splits.
     """
     labelled = dataset.task == "classification"
     pool, test, source = _test_part(dataset, seed, split, test_fraction, labelled)

@@ -59,8 +59,7 @@ def decode(
     Args:
         data: the encoded file, or why there is none, which is raised; 16 bits a channel are rounded to 8.
         origin: how an error names the image.
-        size: where given, the largest centred square is resized to size x size (bilinear with antialiasing):
-            the shorter side becomes `size`, the longer one is cropped.
+        size: the largest centred square is resized to size x size (bilinear with antialiasing).
         grey: one channel, (1, H, W); a colour image is then a `ColourError`.
     """
     with _opened(data, origin) as image:
@@ -137,7 +136,6 @@ class ImageFiles:
         return len(self.names)
 
     def take(self, rows: Sequence[int]) -> ImageFiles:
-        """The images at these rows."""
         return ImageFiles(self.root, [self.names[row] for row in rows])
 
     def images(self) -> Iterator[Encoded]:
@@ -163,7 +161,6 @@ class ParquetRows:
         return len(self.rows)
 
     def take(self, rows: range) -> ParquetRows:
-        """The images at these rows."""
         return replace(self, rows=self.rows[rows.start : rows.stop])
 
     def images(self) -> Iterator[Encoded]:
@@ -182,9 +179,8 @@ class ParquetRows:
 class Packed:
     """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
 
-    Args:
-        shards: the files that they come from.
-        parts: int64 (N, 5): where each begins and ends in the file, its CRC-32, its shard and its row there.
+    `shards` are the files that they come from. `parts`, int64 (N, 5), says where each image begins and ends in the
+    file, its CRC-32, its shard and its row there.
     """
 
     root: str
@@ -195,7 +191,6 @@ class Packed:
         return len(self.parts)
 
     def take(self, rows: Sequence[int]) -> Packed:
-        """The images at these rows."""
         return replace(self, parts=self.parts[np.asarray(rows)])
 
     def images(self) -> Iterator[Encoded]:
@@ -248,8 +243,7 @@ class ImageSet(NamedTuple):
     """Images as they were found, not yet decoded.
 
     Attributes:
-        sources: the images by split, "train" and perhaps "test".
-        labels: of each split, one for each image.
+        sources, labels: by split, "train" and perhaps "test".
         classes: names in label order.
         note: a line for people.
         omissions: what was left out so far, a sentence each.
@@ -262,11 +256,7 @@ class ImageSet(NamedTuple):
     omissions: tuple[str, ...] = ()
 
     def good_rows(self, bad: Iterable[int]) -> dict[str, npt.NDArray[np.int64]]:
-        """By split the rows of the images that can be read; an InputError where there is none.
-
-        Args:
-            bad: the places of broken images, counted over all splits.
-        """
+        """By split the rows of the images that can be read, at least one; `bad` places count over all splits."""
         places, rows, first = np.asarray([*bad], np.int64), {}, 0
         for split, y in self.labels.items():
             rows[split] = np.setdiff1d(np.arange(len(y)), places - first)
@@ -283,12 +273,7 @@ class ImageSet(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoding:
-    """Decode a source to images of one shape (C, H, W).
-
-    Args:
-        skip_bad: leave out images that cannot be decoded, else the first is an InputError.
-        surveyed: whether all images had this shape when the run began.
-    """
+    """Decode a source to images of one shape (C, H, W); `surveyed` where all had it when the run began."""
 
     source: Source
     shape: Shape
@@ -349,8 +334,7 @@ class Decoding:
 def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
     """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
 
-    Returns:
-        A sentence on the images left out, if any.
+    Returns a sentence on the images left out, if any.
     """
 
     def decode_all(shape: Shape) -> dict[int, str]:

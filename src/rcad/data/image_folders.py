@@ -34,9 +34,8 @@ def load(name_or_path: str, **reading: Any) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
     Returns:
-        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey. `test` comes from root/test, else root/val; None
-        for a plain root/<class>. Of root/test and root/val together only the first is read, and the note says so:
-        examples to select by are held out from root/train.
+        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey. `test` comes from root/test, else root/val, of
+        which only the first is read, as the note says; None for a plain root/<class>.
     """
     how, root = Reading(**reading), Path(name_or_path)
     folders = split_folders(root) or {"train": root}
@@ -70,11 +69,7 @@ def read(
     kind: str = "folders",
     extra_files: Sequence[Path] = (),
 ) -> Dataset:
-    """Decode image files below `root` that are already sorted by class.
-
-    Args:
-        extra_files: files below `root` that the classes were read from; they are part of the cache's key.
-    """
+    """Decode image files below `root`, sorted by class; `extra_files` there are part of the cache's key as well."""
     names = {split: [name for c in classes for name in files.get(c, ())] for split, files in splits.items()}
     counts = {split: [len(files.get(name, ())) for name in classes] for split, files in splits.items()}
     labels = {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
@@ -148,12 +143,8 @@ _LOOKED_AT = 50
 
 
 class Labelled(NamedTuple):
-    """Images that a table labels.
-
-    Attributes:
-        images: their folder.
-        names: of the images, by themselves and without suffix where that names one.
-        column: of the table, which names the files.
+    """Images that a table labels: their folder, their names by themselves and without suffix where that names one, the
+    table, and its column that names the files.
     """
 
     images: Path
@@ -215,14 +206,9 @@ def load_labelled(
 
 
 def _listed_once(table: Table, target: int, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
-    """Of every image the first row that lists it, so that no image is in two splits.
+    """Of every image, by row in `names`, the first row that lists it, so that no image is in two splits.
 
-    Args:
-        names: the image of each row.
-        skip_bad: leave out images that are listed with different labels; else the first is an InputError.
-
-    Returns:
-        The rows, how many images were left out, and how many others are listed more than once.
+    Returns the rows, how many images with different labels were left out, and how many others are listed again.
     """
     labels, classes = class_labels(table, target)
     rows: dict[str, list[int]] = {}

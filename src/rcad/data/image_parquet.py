@@ -109,13 +109,7 @@ def _open_all(
 
 
 class Shard(NamedTuple):
-    """One file.
-
-    Attributes:
-        labels: int64 (rows,), their range not yet checked.
-        sources: the images by row group, not yet read.
-        classes: the names in the metadata that the datasets library writes; None without them.
-    """
+    """One file: its labels, int64 (rows,), not yet checked; its images by row group; its metadata's class names."""
 
     path: Path
     labels: npt.NDArray[np.int64]

@@ -1,10 +1,9 @@
 """The image sets as their authors distribute them: downloaded, checked, and read, archives as the folders they hold.
 
 CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
-pickles, which can run code when read; it is refused). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat,
-extra_32x32.mat. Tiny ImageNet: tiny-imagenet-200.zip or the folder it unpacks to; training images lie in
-train/<wnid>/images/, the validation images, which serve as test split, lie in one folder and val_annotations.txt gives
-their classes. Its official test images have no labels and are left out.
+pickles, which can run code when read). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat, extra_32x32.mat. Tiny
+ImageNet: training images lie in train/<wnid>/images/; the validation images, which serve as test split, lie in one
+folder and val_annotations.txt gives their classes. Its official test images have no labels and are left out.
 
 A download can be cut and continued: HTTP Range, a checksum, and an atomic rename at the end.
 """
@@ -24,11 +23,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.archives import unpack
-from rcad.data.cache import cached
+from rcad.data.cache import cached, unpack
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
-from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, read_bytes, reason, writing
+from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, intact, read_bytes, writing
 from rcad.data.image_folders import images_below, read
 from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError, need, one_of
@@ -126,11 +124,7 @@ def load_svhn(
 ) -> Dataset:
     """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
 
-    Returns:
-        uint8 images (73257, 3, 32, 32) and (26032, 3, 32, 32), labels 0..9; train has 604388 with `extra`.
-
-    Args:
-        extra: join the 531,131 easier digits of extra_32x32.mat to the training split.
+    `extra` joins the 531,131 easier digits of extra_32x32.mat to the 73,257 of training; 26,032 are for the test.
     """
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
@@ -149,14 +143,8 @@ def load_svhn(
 def _read_svhn(file: Path) -> Examples:
     """One file: X is (32, 32, 3, N) uint8, y is (N, 1) with labels 1..10."""
     OFFICIAL["svhn"].check(file)
-    try:
+    with intact(file, "MATLAB 5 file", "download it again"):
         content = need("scipy.io", "scipy").loadmat(file, variable_names=["X", "y"])
-    except (ImportError, MemoryError):
-        raise
-    except Exception as error:  # scipy raises nearly everything on a damaged file
-        raise InputError(
-            f"expected {file} to be a whole MATLAB 5 file, but it cannot be read ({reason(error)}); download it again"
-        ) from None
     x, y = (np.asarray(content.get(key, ())) for key in ("X", "y"))
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2] != 3 or not x.size or y.size != x.shape[3]:
         raise InputError(
@@ -193,9 +181,8 @@ def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
 def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress = no_progress) -> list[Path]:
     """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
 
-    Args:
-        extra: also the optional files (SVHN's extra digits, 1.3 GB).
-        progress: called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown.
+    `progress` is called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown. `extra`
+    takes the optional files as well (SVHN's extra digits, 1.3 GB).
     """
     if name not in OFFICIAL:
         raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")

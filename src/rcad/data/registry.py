@@ -6,7 +6,6 @@ To add a data set, add its name to `READERS`; to add a kind of file, add its lay
     load(name_or_path: str, *, data_dir: Path | None, cache_dir: Path | None, progress, stream, **options) -> Dataset
 
 of which it may leave out the keywords it does not need; `**reading` stands for those of `rcad.data.decoding.Reading`.
-The image sets known by name stand here with their files, addresses, checksums and classes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress, no_progress
-from rcad.data.files import check_md5
+from rcad.data.files import check_md5, is_archive
 from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
 from rcad.errors import InputError, command, expanded, one_of
 
@@ -319,7 +318,6 @@ def _folder_layout(folder: Path) -> str | None:
 
 
 def _file_layout(file: Path) -> str | None:
-    from rcad.data.archives import is_archive
     from rcad.data.image_parquet import has_images
 
     name, suffix = file.name.lower(), file.suffix.lower()
@@ -376,9 +374,7 @@ def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
     if has_labels and path.is_dir() and (recognised is None or recognised.layout == "folders"):
         return Recognised("labels", path)
     if recognised is not None and recognised.layout == "archive":
-        from rcad.data.archives import unpack
-
-        recognised = recognise(unpack(recognised.path, cache_dir))
+        recognised = recognise(cache.unpack(recognised.path, cache_dir))
     if recognised is not None:
         return recognised
     from rcad.data.decoding import is_image_name

@@ -3,7 +3,7 @@
 For data sets that do not fit into memory once decoded. Every image is decoded once beforehand, in a survey that the
 cache keeps: it finds broken images and differing sizes before a run starts, and has what exact channel statistics of
 any split take. Image files are read where they lie. Parquet shards are unpacked into the cache, still encoded: in a
-shuffled order every image would otherwise cost a whole row group. What is decoded ahead is bounded by `AHEAD` batches.
+shuffled order every image would otherwise cost a whole row group.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, check_room, fingerprint, hashed
+from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import (
@@ -37,6 +37,7 @@ from rcad.data.decoding import (
     in_one_shape,
     run_all,
 )
+from rcad.data.files import check_room
 from rcad.errors import InputError, memory
 
 AHEAD = 3
@@ -90,11 +91,7 @@ class Stream:
     def batches(
         self, indices: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] | None = None
     ) -> Iterator[Pixels]:
-        """The images with these indices, batch by batch, decoded while those before are in use.
-
-        Args:
-            empty: makes the array that a batch is decoded into; asked once a batch, in the order of the batches.
-        """
+        """The images with these indices, batch by batch, decoded ahead into arrays that `empty` makes, in order."""
         decoders = shared_decoders(processes=len(self) >= WORTH_PROCESSES)
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
 

@@ -72,7 +72,6 @@ class ColumnCode:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of its features."""
         if self.levels is None:
             return (self.name,)
         return tuple(f"{self.name}={UNKNOWN if level is None else level}" for level in self.levels)
@@ -80,25 +79,17 @@ class ColumnCode:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """The encoding of a table's feature columns, frozen so that a new file is encoded like the first.
-
-    Args:
-        left_out: columns that name the rows, and why they are taken to.
-    """
+    """The encoding of a table's features; `left_out` are columns that name the rows, and why they are taken to."""
 
     codes: tuple[ColumnCode, ...]
     left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def fit(cls, table: Table, columns: Sequence[int]) -> TableEncoder:
-        """Choose an encoding for each of `columns`.
+        """Choose an encoding for each of `columns`, positions in a table of all rows.
 
         A column is numeric when all its values are numbers or dates, in one way of writing them. A column that names
         its rows is left out. Levels are sorted, so that the order of the rows does not matter.
-
-        Args:
-            table: all rows; only which levels exist is taken from them.
-            columns: positions of the features in the table.
         """
         codes, left_out = [], []
         for j in columns:
@@ -113,17 +104,12 @@ class TableEncoder:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the D features."""
         return tuple(name for code in self.codes for name in code.features)
 
     def transform(self, table: Table, largest: float = LARGEST) -> Numbers:
-        """Encode a table that has the encoder's columns by name, in any order.
+        """Encode a table that has the encoder's columns by name: (N, D), NaN for missing numbers, 0 or 1 for levels.
 
-        Args:
-            largest: the size up to which numbers are taken for finite.
-
-        Returns:
-            (N, D): numbers with NaN for missing, and 0 or 1 for levels.
+        `largest` is the size up to which numbers are taken for finite.
         """
         parts, places = [], {name: j for j, name in enumerate(table.names)}
         for code in self.codes:
@@ -137,7 +123,6 @@ class TableEncoder:
         return np.hstack(parts) if parts else np.empty((len(table), 0))
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return asdict(self)
 
     @classmethod
@@ -159,11 +144,9 @@ class TableFeatures:
     scales: Standardizer
 
     def transform(self, table: Table, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-        """(N, D) features without gaps."""
         return self.scales.transform(self.encoder.transform(table, np.inf), dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return asdict(self)
 
     @classmethod

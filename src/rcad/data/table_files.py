@@ -87,13 +87,7 @@ Column = Numbers | Text
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length.
-
-    Args:
-        path: what an error calls it.
-        length: the number of rows.
-        line: the place of a row in the file, e.g. "line 7"; slow, since only an error asks.
-    """
+    """Columns of equal length; `line` gives the place of a row in the file, slowly, since only an error asks."""
 
     path: Path
     names: tuple[str, ...]
@@ -123,11 +117,7 @@ def number_of(text: str) -> float | None:
 
 
 def read_table(path: Path, *, least: int = 2) -> Table:
-    """Read a table from any of `SUFFIXES`; the first line of a text file holds the names of its columns.
-
-    Args:
-        least: how many rows there must be.
-    """
+    """Read a table of `least` rows or more from any of `SUFFIXES`; the first line of a text file names its columns."""
     if not path.is_file():
         raise InputError(f"expected a table, but found no file at {path}; check the path")
     suffix = path.suffix.lower()

@@ -15,14 +15,7 @@ _NAMES = {bool: "true or false", int: "a whole number", float: "a finite number"
 
 
 class FieldType(NamedTuple):
-    """The type of a field.
-
-    Args:
-        base: bool, int, float or str; of the items where `many`.
-        optional: None is allowed.
-        many: a tuple of `base`.
-        choices: the texts allowed; () for all.
-    """
+    """The type of a field: bool, int, float or str; `many` of them, None as well, or one of some texts."""
 
     base: type
     optional: bool = False
@@ -35,11 +28,7 @@ class FieldType(NamedTuple):
 
 
 def coerce(name: str, kind: FieldType, value: Any) -> Any:
-    """`value` as the field keeps it: an int becomes a float where a float is kept, a list a tuple.
-
-    Args:
-        name: the dotted key, for the message.
-    """
+    """`value` as the field of this dotted name keeps it: an int becomes a float where one is kept, a list a tuple."""
     if value is None and kind.optional:
         return None
     if kind.many and isinstance(value, list | tuple):
@@ -76,12 +65,7 @@ MAX_SEED = 2**63 - 1
 
 
 class Section(Value):
-    """Base of a config's parts: every field is brought to its annotated type, then checked.
-
-    Attributes:
-        title: its name in a config.
-        kinds: the types of its fields, in order.
-    """
+    """Base of a config's parts: every field is brought to its annotated type, of `kinds`, then checked."""
 
     title: ClassVar[str]
     kinds: ClassVar[Mapping[str, FieldType]]
@@ -267,8 +251,7 @@ class RunConfig(Value):
     """Everything a run's result depends on.
 
     Args:
-        method: rows of (name, parameters), e.g. (("rcad", (("alpha", 0.5), ("lam", 0.02))),). Names and parameters
-            are checked by the engine, which knows the methods.
+        method: rows of (name, parameters), e.g. (("rcad", (("alpha", 0.5), ("lam", 0.02))),); the engine checks them.
         seed: of the weights, the batches, the augmentation and the splits; in [0, 2**63).
     """
 

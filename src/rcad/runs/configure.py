@@ -87,10 +87,7 @@ def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | 
 
 
 def _parsed(kind: FieldType, text: str) -> Any:
-    """The text as a value of `kind`; a text that is none stays one, and the config refuses it by name.
-
-    For an optional field "none" or nothing is None, unless "none" is a choice.
-    """
+    """The text as a value of `kind`; a text that is none stays one, and the config refuses it by name."""
     text = text.strip()
     if kind.optional and (not text or (text.lower() == "none" and "none" not in kind.choices)):
         return None

@@ -4,8 +4,7 @@ A record is a JSON object that says what `kind` it is and by which `schema` it w
 `Kind`, once, at the border: behind it there are typed values.
 
 A file can tell whether it is what was written: an object carries the sha256 of its other members, a file of tensors in
-its header that of all its bytes, with zeros where the sum itself stands. Older files have no sum, and are taken as they
-are.
+its header that of all its bytes, with zeros where the sum itself stands. Older files have no sum.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
 
 @contextlib.contextmanager
 def expecting(path: Path, expected: str) -> Iterator[None]:
-    """Turns an OSError inside into one line: what `path` was expected to be, why it is not, and what to do.
-
-    Args:
-        expected: a few words, with what to do about it behind "; ".
-    """
+    """Turns an OSError inside into one line: what `path` was expected to be, why it is not, what to do about it."""
     try:
         yield
     except OSError as error:
@@ -68,13 +63,7 @@ def denied(error: InputError) -> bool:
 
 
 class DamagedError(InputError):
-    """A file that is not what was written.
-
-    Args:
-        path: the file.
-        words: what was expected of it, and what came.
-        remedy: what heals it.
-    """
+    """A file that is not what was written: in words, and what heals it."""
 
     def __init__(self, path: Path, words: str, remedy: str) -> None:
         super().__init__(f"{words}; {remedy}")
@@ -225,9 +214,9 @@ def sealed(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(plain: Any) -> Any:
-    """The object without its sum, which must be that of the rest. One without, from before there were sums, is taken.
+    """The object without its sum, which must be that of the rest, whatever its spaces and line ends.
 
-    Written again by another program, with other spaces or line ends, it is the same object.
+    One without, from before there were sums, is taken.
     """
     if not isinstance(plain, dict) or SUM not in plain:
         return plain
@@ -253,11 +242,7 @@ def seal_tensors(path: Path) -> None:
 
 
 def check_tensors(path: Path) -> None:
-    """Checks that every byte of a file of tensors is the one that was written; of an older one, its length.
-
-    Raises:
-        ValueError: says what is wrong.
-    """
+    """Raises a ValueError unless each byte of a file of tensors is as it was written; of an older one, its length."""
     with path.open("rb") as file:
         header, seal = _read_header(file)
         if seal is None:

@@ -26,12 +26,7 @@ _NO_LOCKS_HERE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class BusyError(InputError):
-    """Another process works on the run.
-
-    Args:
-        run: its id.
-        owner: the process, in words.
-    """
+    """Another process, `owner` in words, works on the run."""
 
     def __init__(self, run: str, owner: str) -> None:
         super().__init__(f"expected run {run} to be free, but {owner} is working on it; wait for it or stop it")
@@ -39,12 +34,7 @@ class BusyError(InputError):
 
 
 class RunLock:
-    """The lock of one run, held from construction until `release` or the end of the process.
-
-    Args:
-        path: the lock file; its folder must exist.
-        run: the run's name in the message to a second process.
-    """
+    """The lock of one run, held from construction until `release` or the end of the process; its folder must exist."""
 
     def __init__(self, path: Path, run: str) -> None:
         self.path, self.run = path, run

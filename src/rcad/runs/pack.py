@@ -40,11 +40,7 @@ _FILE = re.compile(r"[A-Za-z0-9_-]+\.json")
 
 @dataclass(frozen=True)
 class PackedRun:
-    """A finished run without its folder.
-
-    Args:
-        evaluations: what `rcad evaluate` wrote beside the run, by file name.
-    """
+    """A finished run without its folder; `evaluations` are what `rcad evaluate` wrote beside it, by file name."""
 
     record: RunRecord
     evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

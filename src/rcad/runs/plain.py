@@ -36,12 +36,9 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
 
 
 def from_plain(plain: Any, *, source: str | None = None) -> RunConfig:
-    """The config that `to_plain` wrote, or the fields a user wrote on top of a recipe.
+    """The config that `to_plain` wrote, or the fields a user wrote on top of a recipe; `source` is its file.
 
-    Args:
-        plain: sections by name; may name a "recipe" whose values stand where it gives none. "none" undoes an
-            optional number or list.
-        source: the file it came from, for messages.
+    A "recipe" among the sections gives what they leave out. "none" undoes an optional number or list.
     """
     try:
         return _build(_with_recipe(plain))

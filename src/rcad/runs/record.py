@@ -35,12 +35,7 @@ Numbers = Mapping[str, float | None]
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Split(Value):
-    """Which examples a split held.
-
-    Args:
-        size: how many.
-        sha256: hash of their indices, 64 hexadecimal digits.
-    """
+    """Which examples a split held: how many, and the sha256 of their indices in hexadecimal digits."""
 
     size: int
     sha256: str
@@ -56,7 +51,6 @@ class RunRecord(Value):
     """One run.
 
     Args:
-        config: what was run.
         status: "running" and "interrupted" can go on; "done" and "diverged" are final.
         started, finished: ISO times in UTC; `finished` is None until the run is final.
         message: a sentence for the reader, e.g. why it diverged.
@@ -65,8 +59,6 @@ class RunRecord(Value):
         metrics: the final numbers. NaN and infinity become None, here and in `epochs`; the status tells why.
         timings: seconds by name.
         peak_memory_bytes: None where it was not measured.
-        device: in words.
-        versions: of the packages, by name.
         commit: of the checkout that ran, if any.
         data_sha256: of the examples and targets; the config only names them.
         resolved: what "auto" and defaults stood for, e.g. the model and the method with all its parameters.

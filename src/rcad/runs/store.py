@@ -52,24 +52,14 @@ _REMOVED = re.compile(rf"\.[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{12}}\.removed")
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of runs; make one with `Store.open`.
-
-    Args:
-        path: the folder, or one pack, which can only be read.
-        packs: packs elsewhere whose runs count as finished here.
-    """
+    """A folder of runs, or one pack, which can only be read; runs of `packs` elsewhere count as finished here."""
 
     path: Path
     packs: tuple[Path, ...] = ()
 
     @staticmethod
     def open(path: str | Path, *, create: bool = True, packs: Iterable[Path] = ()) -> Store:
-        """The store in a folder, rid of what killed processes left half-written.
-
-        Args:
-            create: make the folder where there is none; else that is an error.
-            packs: see `Store`.
-        """
+        """The store in a folder, made or else required to be there, rid of what killed processes left half-written."""
         store = Store(Path(path), tuple(packs))
         if is_pack(store.path) and store.path.is_file():
             return store
@@ -199,11 +189,7 @@ class Store:
         return self._record(run) or self._read(run)
 
     def records(self, on_error: Callable[[InputError], None] | None = None) -> list[RunRecord]:
-        """Every record, by the time it was started.
-
-        Args:
-            on_error: takes the error of a record that cannot be read, and the others follow; None raises it.
-        """
+        """Every record, by the time it was started; `on_error` takes the error of one that cannot be read."""
         records = []
         for run in self.ids():
             try:
@@ -317,7 +303,7 @@ class Store:
 
 
 class Packing(NamedTuple):
-    """What was packed: how many runs, how many were left out because they are not finished, and the file's size."""
+    """What was packed: how many runs; how many were left out, unfinished; and the file's size."""
 
     runs: int
     unfinished: int
@@ -348,12 +334,7 @@ PRUNABLE = (*(status for status in STATUSES if status != "running"), "failed", "
 
 @dataclass(frozen=True)
 class Pruned:
-    """A run that goes, or of which the checkpoints go.
-
-    Args:
-        status: a record's state; "broken" where the record cannot be read.
-        bytes: how much that frees.
-    """
+    """A run that goes, or of which the checkpoints go: its state, or "broken", and how many bytes that frees."""
 
     id: str
     status: str
