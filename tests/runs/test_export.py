@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rcad.errors import MissingExtraError
-from rcad.runs.export import export
+from rcad.runs.pack import export
 from rcad.runs.record import RunRecord
 
 

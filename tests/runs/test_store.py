@@ -224,7 +224,7 @@ def test_a_failure_while_claiming_frees_the_run(
         raise InputError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rcad.runs.store.write_text", fail)
+        patch.setattr("rcad.runs.files.write_text", fail)
         with pytest.raises(InputError, match="the disk is full"):
             store.lock(config)
     with store.lock(config):

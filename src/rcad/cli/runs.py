@@ -79,7 +79,7 @@ def export_runs(
     rcad runs export table.parquet
     rcad runs export records.json
     """
-    from rcad.runs.export import export
+    from rcad.runs.pack import export
     from rcad.runs.store import Store
     from rcad.runs.words import plural
 

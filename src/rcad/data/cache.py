@@ -122,8 +122,7 @@ def _changed(entry: Path) -> Iterator[Path]:
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
     """Every entry of the cache, whole or not."""
-    folder = cache_root(cache_dir) / "images"
-    return sorted(p for p in folder.glob("[!.]*") if p.is_dir()) if folder.is_dir() else []
+    return sorted(path for path in (cache_root(cache_dir) / "images").glob("[!.]*") if path.is_dir())
 
 
 def verify(entry: Path) -> str | None:
@@ -145,8 +144,8 @@ def clearing_advice(entry: Path) -> str:
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
     """Bytes of every file and folder in the cache that rcad made, including those that killed processes left."""
     root = cache_root(cache_dir)
-    folders = [root / name for name in sorted(_FOLDERS) if (root / name).is_dir()]
-    paths = [path for folder in folders for path in sorted(folder.iterdir()) if _OWN_NAME.fullmatch(path.name)]
+    found = [path for name in sorted(_FOLDERS) for path in sorted((root / name).glob("*"))]
+    paths = [path for path in found if _OWN_NAME.fullmatch(path.name)]
     return {path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in paths}
 
 

@@ -98,18 +98,15 @@ def exclusive_lock(path: Path) -> Iterator[bool]:
 
     The lock only saves double work: correctness rests on atomic renames. It dies with its process.
     """
-    try:
-        import fcntl
-    except ImportError:
-        yield False
-        return
     with path.open("w") as file:
         try:
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # some network file systems have no locks
-            yield False
-            return
-        yield True
+            held = True
+        except (ImportError, OSError):  # some systems have no locks, nor have some network file systems
+            held = False
+        yield held
 
 
 def check_room(folder: Path, required: int, purpose: str) -> None:

@@ -81,10 +81,7 @@ def has_images(file: Path) -> bool:
 
 
 def _open_all(
-    path: Path,
-    shards: Mapping[str, Sequence[Path]],
-    label_column: str | None,
-    classes: tuple[str, ...] | None,
+    path: Path, shards: Mapping[str, Sequence[Path]], label_column: str | None, classes: tuple[str, ...] | None
 ) -> ImageSet:
     opened = {split: [_open_shard(file, label_column) for file in files] for split, files in shards.items()}
     labels = {split: np.concatenate([shard.labels for shard in parts]) for split, parts in opened.items()}

@@ -146,10 +146,7 @@ LAYOUT_READERS = {
     "npz": "rcad.data.arrays:load",
     "tabular": "rcad.data.tables:load",
 }
-ELSEWHERE = {
-    "hf:": "rcad.data.elsewhere:from_hub",
-    "torchvision:": "rcad.data.elsewhere:from_torchvision",
-}
+ELSEWHERE = {"hf:": "rcad.data.elsewhere:from_hub", "torchvision:": "rcad.data.elsewhere:from_torchvision"}
 """Data that others keep, by how their names begin."""
 
 READERS = {

@@ -20,23 +20,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rcad.data import decoding
 from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
-from rcad.data.decoding import (
-    Decoding,
-    ImageFiles,
-    ImageSet,
-    Packed,
-    Reading,
-    Shape,
-    Source,
-    cut,
-    decode_splits,
-    first_shape,
-    in_one_shape,
-    run_all,
-)
+from rcad.data.decoding import Decoding, ImageFiles, ImageSet, Packed, Reading, Shape, Source
 from rcad.data.files import check_room
 from rcad.errors import InputError, memory
 
@@ -120,12 +108,7 @@ class Stream:
 
 
 def read_images(
-    kind: str,
-    files: Sequence[Path],
-    root: Path,
-    find_images: Callable[[], ImageSet],
-    how: Reading,
-    **options: Any,
+    kind: str, files: Sequence[Path], root: Path, find_images: Callable[[], ImageSet], how: Reading, **options: Any
 ) -> Dataset:
     """The data set of images that were found: decoded into the cache, or a stream.
 
@@ -137,14 +120,14 @@ def read_images(
     stream = how.stream
     if stream is None:
         images = find_images()
-        shape = (3, how.size, how.size) if how.size else first_shape(images.sources["train"], how)
+        shape = (3, how.size, how.size) if how.size else decoding.first_shape(images.sources["train"], how)
         stream = sum(map(len, images.labels.values())) * math.prod(shape) > memory() / 2
     if stream:
         return _streamed(files, root, find_images(), how)
 
     def build(folder: Path) -> dict[str, Any]:
         images = find_images()
-        omissions = (*images.omissions, *decode_splits(folder, images, how))
+        omissions = (*images.omissions, *decoding.decode_splits(folder, images, how))
         return {"classes": images.classes, "note": "; ".join([images.note, *omissions]), "omissions": omissions}
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
@@ -184,12 +167,12 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict
         The shape (C, H, W) of all, where C is 1 if all are grey; the sums of the pixels of each image by channel, and
         of their squares, int64 (2, N, C); and which images cannot be decoded, and why.
     """
-    parts = cut(encoded)
+    parts = decoding.cut(encoded)
 
     def survey(shape: Shape) -> tuple[Shape, Index, dict[int, str]]:
         jobs = [(Decoding(part, shape, how.size, how.skip_bad),) for part in parts]
         moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
-        for first, answers in run_all("measure", jobs, how):
+        for first, answers in decoding.run_all("measure", jobs, how):
             for place, image in enumerate(answers, first):
                 if isinstance(image, str):
                     bad[place] = image
@@ -197,7 +180,7 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict
                     moments[:, place] = image
         return shape, moments, bad
 
-    return in_one_shape(parts, how, survey)
+    return decoding.in_one_shape(parts, how, survey)
 
 
 def _encoded(

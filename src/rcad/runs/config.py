@@ -56,8 +56,6 @@ def _kind(hint: Any) -> FieldType:
         return _kind(get_args(hint)[0])._replace(many=True)
     if get_origin(hint) is Literal:
         return FieldType(str, choices=get_args(hint))
-    if hint not in _NAMES:
-        raise TypeError(f"expected a config field of bool, int, float or str, but got {hint!r}")
     return FieldType(hint)
 
 
@@ -71,6 +69,7 @@ class Section(Value):
     kinds: ClassVar[Mapping[str, FieldType]]
 
     def __init_subclass__(cls) -> None:
+        cls.title = cls.__name__.removesuffix("Config").lower()
         cls.kinds = {
             name: _kind(hint) for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar
         }
@@ -119,7 +118,6 @@ class DataConfig(Section):
             includes the choice of examples. The released program has one subset for all runs.
     """
 
-    title: ClassVar[str] = "data"
     name: str
     target: str | None = None
     task: Literal["auto", "classification", "regression"] = "auto"
@@ -156,7 +154,6 @@ class ModelConfig(Section):
             those that timm fetches.
     """
 
-    title: ClassVar[str] = "model"
     name: str = "auto"
     norm: Literal["batch", "group", "none"] | None = None
     width: int | None = None
@@ -183,7 +180,6 @@ class OptimConfig(Section):
         warmup: epochs of linear warm-up.
     """
 
-    title: ClassVar[str] = "optim"
     name: Literal["sgd", "adamw"] = "sgd"
     lr: float
     momentum: float = 0.9
@@ -228,7 +224,6 @@ class TrainConfig(Section):
         channels_last: memory format of images.
     """
 
-    title: ClassVar[str] = "train"
     epochs: int
     batch_size: int
     accumulate: int = 1

@@ -19,22 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rcad.errors import InputError, command, one_of, shown
+from rcad.runs import files
 from rcad.runs.config import RunConfig
-from rcad.runs.files import (
-    DamagedError,
-    OtherVersionError,
-    denied,
-    expecting,
-    leftovers,
-    loads,
-    make_folder,
-    read_text,
-    set_aside,
-    sync_folder,
-    unsealed,
-    write_sealed,
-    write_text,
-)
 from rcad.runs.locks import RunLock, abandoned, held_here, is_locked
 from rcad.runs.pack import PackedRun, broken_pack, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
@@ -64,7 +50,7 @@ class Store:
         if is_pack(store.path) and store.path.is_file():
             return store
         if create:
-            make_folder(store.path)
+            files.make_folder(store.path)
         elif is_pack(store.path) and not store.path.exists():
             raise broken_pack(store.path, "nothing there")
         elif not store.path.is_dir():
@@ -108,8 +94,8 @@ class Store:
         """A finished run as a pack holds it, whether it lies in one or in a folder."""
         if (in_pack := self._in_pack(run)) is not None:
             return in_pack[1]
-        files = sorted((self.folder(run) / EVALUATION).glob("*.json"))
-        return PackedRun(self._read(run), {path.name: self.evaluation(run, path) for path in files})
+        paths = sorted((self.folder(run) / EVALUATION).glob("*.json"))
+        return PackedRun(self._read(run), {path.name: self.evaluation(run, path) for path in paths})
 
     def unpack(self, packed: PackedRun) -> bool:
         """Give a packed run a folder; False where there is one with a record already, which stays as it is."""
@@ -117,16 +103,16 @@ class Store:
         with self.lock(packed.record.config):
             if self._has_record(run):
                 return False
-            make_folder(self.folder(run) / EVALUATION)
+            files.make_folder(self.folder(run) / EVALUATION)
             for name, evaluation in packed.evaluations.items():
-                write_sealed(self.folder(run) / EVALUATION / name, evaluation)
+                files.write_sealed(self.folder(run) / EVALUATION / name, evaluation)
             self.write(packed.record)
         return True
 
     def evaluation(self, run: str, path: Path) -> Mapping[str, Any]:
         """What an evaluation beside a run holds; only that it is whole, and this run's, is checked."""
         try:
-            plain = unsealed(loads(read_text(path), str(path)))
+            plain = files.unsealed(files.loads(files.read_text(path), str(path)))
             if not isinstance(plain, dict) or plain.get("run", run) != run:
                 raise InputError(f"expected {path} to be an evaluation of run {run}, but got {shown(plain)}")
         except InputError as error:
@@ -158,17 +144,17 @@ class Store:
     def lock(self, config: RunConfig) -> RunLock:
         """Claim a run: its folder is made, its config written. Held until released or the process ends."""
         run = config_id(config)
-        make_folder(self.folder(run))
+        files.make_folder(self.folder(run))
         lock = RunLock(self.folder(run) / LOCK, run)
         try:
             path = self.folder(run) / CONFIG
             if path.exists():
                 try:
                     self.config(run)
-                except DamagedError:
-                    set_aside(path)
+                except files.DamagedError:
+                    files.set_aside(path)
             if not path.exists():
-                write_text(path, to_toml(config))
+                files.write_text(path, to_toml(config))
         except BaseException:
             lock.release()
             raise
@@ -215,7 +201,7 @@ class Store:
                 f"expected run {record.id} to stay {last.status}, but got a record that is {record.status}; "
                 "prune it first"
             )
-        write_sealed(path, record.to_dict())
+        files.write_sealed(path, record.to_dict())
 
     def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
         """Remove a run, or its checkpoints; refused while a process works on it."""
@@ -224,9 +210,9 @@ class Store:
             target = folder / CHECKPOINT if checkpoint_only else folder
             # Renamed first: a removal cut short never leaves half a run under its name.
             removed = self.path / f".{run}.{secrets.token_hex(6)}.removed"
-            with expecting(target, "removable"):
+            with files.expecting(target, "removable"):
                 os.replace(target, removed)
-                sync_folder(self.path)
+                files.sync_folder(self.path)
                 shutil.rmtree(removed)
 
     def _folders(self) -> list[str]:
@@ -267,10 +253,10 @@ class Store:
 
     def _damaged(self, path: Path, error: InputError, run: str) -> InputError:
         """The error of a file of a run, with the command that heals it; one that was not damaged stays as it is."""
-        if denied(error) or isinstance(error, OtherVersionError):
+        if files.denied(error) or isinstance(error, files.OtherVersionError):
             return error
         words = str(error).partition("; ")[0]
-        return DamagedError(path, words if str(path) in words else f"in {path}: {words}", self.remedy(run))
+        return files.DamagedError(path, words if str(path) in words else f"in {path}: {words}", self.remedy(run))
 
     @property
     def option(self) -> str:
@@ -286,7 +272,7 @@ class Store:
             if _REMOVED.fullmatch(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
         for folder in map(self.folder, self._folders()):
-            if (leftovers(folder) or abandoned(folder / LOCK)) and os.access(folder, os.W_OK):
+            if (files.leftovers(folder) or abandoned(folder / LOCK)) and os.access(folder, os.W_OK):
                 self._clean_run(folder.name)
 
     def _clean_run(self, run: str) -> None:
@@ -295,7 +281,7 @@ class Store:
         except InputError:
             return  # somebody is at work there, and the file may be the one being written
         with lock, contextlib.suppress(InputError):
-            for path in leftovers(self.folder(run)):
+            for path in files.leftovers(self.folder(run)):
                 path.unlink(missing_ok=True)
             if self.get(run).is_final:  # killed between its record and the end
                 for name in (LAST, BEFORE):
