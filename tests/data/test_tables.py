@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from one_line import one_line
-from rcad.data import table_files
 from rcad.data.dataset import Dataset
 from rcad.data.table_encoder import TableEncoder
-from rcad.data.table_files import Table, Text, read_table
+from rcad.data.table_files import Table, read_table
 from rcad.data.tables import load
 from rcad.errors import InputError
 
@@ -386,36 +385,3 @@ def test_rows_without_a_target_are_skipped_on_request_and_counted(read: Read) ->
     assert data.columns == ("c=u", "c=w", "c=?", "a")
     assert data.train.x.tolist() == [[1, 0, 0, 1], [0, 1, 0, 4], [0, 0, 1, 5]]
     assert "; 2 rows without a target skipped" in data.note
-
-
-def test_the_fast_reader_reads_what_the_slow_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(0)
-    cells = ["1", " 2.5", "", "NA", "x", '"a,b"', '"a""b"', '"two\nlines"', " y ", '5"', "é", '"  "', "-1e3", "?", "+7"]
-    odd = ['a"b', ' "q"', '"a"b', "\0"]
-    fast = 0
-    for k in range(300):
-        pool = cells + (odd if k % 3 == 0 else [])
-        width = int(draw.integers(1, 4))
-        end = ["\n", "\r\n"][k % 2]
-        rows = [[pool[i] for i in draw.integers(0, len(pool), width)] for _ in range(int(draw.integers(1, 8)))]
-        text = end.join([",".join(f"n{j}" for j in range(width)), *(",".join(row) for row in rows)]) + end * (k % 2)
-        arrays = table_files._fast_columns(text.encode(), text, ",", width)
-        if arrays is None:
-            continue
-        fast += 1
-        expected = table_files._slow_columns(text, ",", Path("t"))
-        for array, column in zip(arrays, expected or [[]] * width, strict=True):
-            levels, codes = Text(array.slice(1)).coded
-            assert [None if c < 0 else levels[c] for c in codes] == column, text
-            numbers, same = Text(array.slice(1)).numbers, Text(column).numbers
-            assert (numbers is None) == (same is None)
-            assert numbers is None or np.array_equal(numbers, same, equal_nan=True)
-    assert fast > 150
-
-
-def test_without_arrow_a_text_file_is_read_all_the_same(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = read(PEOPLE, "price")
-    monkeypatch.setattr(table_files.importlib.util, "find_spec", lambda name: None)
-    data = read(PEOPLE, "price")
-    assert data.columns == expected.columns
-    np.testing.assert_array_equal(data.train.x, expected.train.x)
