@@ -86,10 +86,7 @@ def cached_arrays(cache_dir: Path | str | None, name: str, build: Callable[[Path
 
 
 def open_entry(entry: Path, *, sums: bool = True) -> Entry | None:
-    """What a cache folder holds, or None where it is missing, damaged or half-written.
-
-    Arrays are mapped copy-on-write: no write reaches the file. With `sums` those of up to SUMMED bytes are checked.
-    """
+    """What a cache folder holds, mapped copy-on-write; None where it is missing, damaged or half-written."""
     manifest = _read_manifest(entry)
     if manifest is None:
         return None
@@ -171,11 +168,9 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
 def build_once(
     cache_dir: Path | str | None, name: str, build: Callable[[Path], None], open_folder: Callable[[Path], T | None]
 ) -> T:
-    """Open the folder of this name in the cache; the first time it is built, beside its place, and renamed when whole.
+    """Open the folder of this name in the cache with `open_folder`, which returns None where it is missing or damaged.
 
-    Args:
-        build: fills the folder it is given; once, whoever else tries. What a killed process left is removed.
-        open_folder: returns None where the folder is missing or damaged.
+    The first time `build` fills it, beside its place, once, whoever else tries; it is renamed when it is whole.
     """
     folder = cache_root(cache_dir) / name
     prefix = f".{folder.name}.partial-"
@@ -209,10 +204,7 @@ def holding(*names: str) -> Callable[[Path], Path | None]:
 
 
 def unpack(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
-    """The folder that holds the archive's files, unpacked into the cache the first time; `check` may refuse it before.
-
-    Where everything lies in one top folder, that folder is returned.
-    """
+    """The folder, or its one top folder, of an archive's files, unpacked once into the cache after a `check`."""
 
     def build(folder: Path) -> None:
         if check is not None:
@@ -278,5 +270,4 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
 
 
 def hashed(*parts: str) -> str:
-    """The sha256 of lines of text."""
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

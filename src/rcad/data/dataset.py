@@ -56,16 +56,15 @@ class Dataset:
     """A named data set. `test` is None where the source has no split of its own.
 
     Args:
-        name: what the user asked for, e.g. "cifar100".
         task: classification (y holds labels 0..K-1) or regression.
         classes: the class names in label order; empty for regression.
         columns: the feature names of tabular data; empty for images.
         standard_splits: (train, test) index pairs into `train` where the source defines them (UCI has 20).
         note: one line on what was read (source, size), for people.
-        source: which edition it is, where somebody else keeps it: "hf:owner/name@commit".
-        encoder: of a table read from a file, for new rows of the same kind.
         omissions: what to know of how it was read, a sentence each: columns that name the rows and were left out,
             broken images, dates that could be read in two ways.
+        source: which edition it is, where somebody else keeps it: "hf:owner/name@commit".
+        encoder: of a table read from a file, for new rows of the same kind.
         unit: of a regression target, where it is known: days of dates.
     """
 
@@ -117,7 +116,6 @@ def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int
 
 
 def check_several(classes: Sequence[str], origin: str) -> None:
-    """Raise an InputError unless there are at least two classes."""
     if len(classes) < 2:
         got = f"only {classes[0]!r}" if classes else "none"
         raise InputError(f"expected at least 2 classes in {origin}, but got {got}; add examples of another class")
@@ -131,10 +129,7 @@ _SUBSET, _HOLDOUT, _TEST, _CLASSES = range(4)
 
 
 class Splits(NamedTuple):
-    """Which examples train, validate and test, as indices into `Dataset.train`.
-
-    `test` indexes `Dataset.test` where `test_source` is "own".
-    """
+    """Which examples train, validate and test: indices into `Dataset.train`, or `test` into its own test set."""
 
     train: Index
     val: Index
@@ -167,7 +162,6 @@ def parse_spec(spec: str) -> tuple[str, int | None]:
 
 
 def index_hash(index: npt.ArrayLike) -> str:
-    """The sha256, in hex, of the indices as little-endian int64."""
     return hashlib.sha256(np.asarray(index).astype("<i8").tobytes()).hexdigest()
 
 

@@ -64,7 +64,6 @@ class Decoder:
         return pickle.load(self.process.stdout)
 
     def end(self) -> int:
-        """End the process and return its exit code."""
         self.process.kill()
         code = self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.file):
@@ -103,7 +102,6 @@ class Decoders:
         self._thread = threading.local()
 
     def submit(self, method: str, job: Decoding, *words: Any) -> Future[Any]:
-        """Call a method of a job; its result, later."""
         if self._processes:
             return self._pool.submit(self._ask, method, job, *words)
         return self._pool.submit(getattr(job, method), *words)

@@ -127,8 +127,6 @@ class SizesDifferError(InputError):
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files below `root`."""
-
     root: str
     names: Sequence[str]
 
@@ -294,7 +292,6 @@ class Decoding:
         return bad
 
     def fill(self, out: Pixels) -> None:
-        """Decode into an array (N, C, H, W)."""
         for place, image in enumerate(self.images()):
             out[place] = image
 
@@ -332,10 +329,7 @@ class Decoding:
 
 
 def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
-    """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
-
-    Returns a sentence on the images left out, if any.
-    """
+    """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`; returns a sentence on images left out, if any."""
 
     def decode_all(shape: Shape) -> dict[int, str]:
         """Decode every source; returns what is wrong with bad images, by their place over all splits."""
@@ -376,10 +370,7 @@ def cut(source: Any) -> list[Any]:
 
 
 def run_all(method: str, jobs: Sequence[tuple[Any, ...]], how: Reading) -> Iterator[tuple[int, Any]]:
-    """Call a method of each `Decoding`, the first of a job, with the others, on all cores.
-
-    Yields (number of images before the job, its result) in the order of the jobs.
-    """
+    """Call a method of each job's `Decoding`, on all cores; yields images done before it and the result, in order."""
     done, total = 0, sum(len(job[0].source) for job in jobs)
     with contextlib.closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
         for job, answer in [(job, decoders.submit(method, *job)) for job in jobs]:

@@ -117,10 +117,7 @@ def _home_and_split(path: PurePosixPath) -> tuple[str, str]:
 
 
 def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
-    """torchvision's set of this name as Parquet shards in the cache; and the data's edition.
-
-    It is looked for in the folder `torchvision` of the data folder, and torchvision downloads it there.
-    """
+    """torchvision's set of this name, downloaded by it, as Parquet shards in the cache; and the data's edition."""
     vision = need("torchvision", "torchvision", "timm")
     name = name.removeprefix(TORCHVISION)
     make = getattr(vision.datasets, name, None)

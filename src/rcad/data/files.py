@@ -68,7 +68,6 @@ def intact(path: Path | str, kind: str, remedy: str) -> Iterator[None]:
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
-    """The hexadecimal digest of a file's bytes."""
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
@@ -94,10 +93,7 @@ def writing(folder: Path, purpose: str, remedy: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path`; yields whether the system can lock at all.
-
-    The lock only saves double work: correctness rests on atomic renames. It dies with its process.
-    """
+    """Hold a lock, which only saves double work and dies with its process; yields whether the system can lock."""
     with path.open("w") as file:
         try:
             import fcntl
@@ -110,7 +106,6 @@ def exclusive_lock(path: Path) -> Iterator[bool]:
 
 
 def check_room(folder: Path, required: int, purpose: str) -> None:
-    """Raise an InputError unless `required` bytes are free in `folder`."""
     free = shutil.disk_usage(folder).free
     if required > free:
         raise InputError(
@@ -120,7 +115,6 @@ def check_room(folder: Path, required: int, purpose: str) -> None:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether the name is that of a tar or zip archive."""
     return path.name.lower().endswith(_SUFFIXES)
 
 
@@ -163,7 +157,6 @@ class _Header(tarfile.TarInfo):
 
 @contextlib.contextmanager
 def _opened(archive: Path) -> Iterator[Iterable[Member]]:
-    """Open an archive and iterate over its members."""
     if archive.name.lower().endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             yield (_zip_member(zipped, info) for info in zipped.infolist())
@@ -179,10 +172,7 @@ def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
 
 
 def extract(archive: Path, folder: Path) -> None:
-    """Unpack a tar or zip into `folder`. All members are checked before the first is written.
-
-    Stricter than tarfile's data filter: no link, no absolute name, no bomb. Permissions, owners and times are not kept.
-    """
+    """Unpack a tar or zip into `folder`, without owners, rights and times; all members are checked beforehand."""
     with intact(archive, "archive", "download it again"), _opened(archive) as members:
         files, total, most = [], 0, max(SMALL, MOST_RATIO * archive.stat().st_size)
         for count, member in enumerate(members, 1):

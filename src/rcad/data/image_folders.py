@@ -84,9 +84,8 @@ def read(
 
 
 def split_folders(root: Path) -> dict[str, Path] | None:
-    """root/train and the first of root/test, root/val, ... that is there; None without root/train.
-
-    A folder "train" without folders in it, and with no test set beside it, is a class: the one of trains.
+    """root/train and the first of root/test, root/val, ... with classes; None without root/train, or where it is a
+    class.
     """
     train, tests = _named(root, TRAIN_NAMES)[:1], _named(root, TEST_NAMES)
     if not train or not (tests or class_folders(train[0])):
@@ -143,9 +142,7 @@ _LOOKED_AT = 50
 
 
 class Labelled(NamedTuple):
-    """Images that a table labels: their folder, their names by themselves and without suffix where that names one, the
-    table, and its column that names the files.
-    """
+    """Images that a table labels: their folder, names with and without suffix, the table, its column of file names."""
 
     images: Path
     names: Mapping[str, str]

@@ -97,7 +97,7 @@ def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
 
 
 def _check_there(root: Path, names: Sequence[str], origin: Path) -> list[Path]:
-    """The files of these names in `root`; a message calls the folder `origin`."""
+    """The files of these names in `root`, which messages call `origin`."""
     for file in (root / name for name in names):
         if not file.is_file():
             raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
@@ -122,9 +122,8 @@ def _save_parts(
 def load_svhn(
     name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, extra: bool = False
 ) -> Dataset:
-    """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
-
-    `extra` joins the 531,131 easier digits of extra_32x32.mat to the 73,257 of training; 26,032 are for the test.
+    """SVHN from the folder of its .mat files, with the 531,131 easier `extra` digits or without; label 10 is the digit
+    0.
     """
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
@@ -179,10 +178,10 @@ def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
 
 
 def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress = no_progress) -> list[Path]:
-    """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
+    """Download a known image set's files to data_dir/<name>/; those already there are checked and kept.
 
-    `progress` is called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown. `extra`
-    takes the optional files as well (SVHN's extra digits, 1.3 GB).
+    `extra` takes the optional ones too. `progress` counts the bytes of the file under way; the total is 0 where
+    unknown.
     """
     if name not in OFFICIAL:
         raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")

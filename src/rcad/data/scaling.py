@@ -1,7 +1,4 @@
-"""Statistics of a table, fitted on training rows only and then frozen, so that a test row cannot leak.
-
-A reader returns raw numbers with NaN where one is missing; medians, means and scales are born here.
-"""
+"""Statistics of a table, fitted on training rows only and then frozen, so that a test row cannot leak."""
 
 from __future__ import annotations
 

@@ -107,9 +107,8 @@ class TableEncoder:
         return tuple(name for code in self.codes for name in code.features)
 
     def transform(self, table: Table, largest: float = LARGEST) -> Numbers:
-        """Encode a table that has the encoder's columns by name: (N, D), NaN for missing numbers, 0 or 1 for levels.
-
-        `largest` is the size up to which numbers are taken for finite.
+        """(N, D) of a table with the encoder's columns by name; numbers up to `largest`, NaN for missing, 0 or 1 for
+        levels.
         """
         parts, places = [], {name: j for j, name in enumerate(table.names)}
         for code in self.codes:

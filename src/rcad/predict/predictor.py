@@ -49,9 +49,7 @@ _PREPROCESSING = {"classes": [str], "columns": [str], "shape": ([int], None), "t
 
 
 class Part(NamedTuple):
-    """Some of the examples: their names, as many texts each as the inputs have headers; `x`, pixels (B, C, H, W) or
-    standardised features (B, D); and what is wrong with the images that were left out.
-    """
+    """Some of the examples: names of each, pixels (B, C, H, W) or features (B, D), and what is wrong with others."""
 
     names: list[tuple[str, ...]]
     x: Tensor

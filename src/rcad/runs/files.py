@@ -98,7 +98,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
@@ -214,10 +213,7 @@ def sealed(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(plain: Any) -> Any:
-    """The object without its sum, which must be that of the rest, whatever its spaces and line ends.
-
-    One without, from before there were sums, is taken.
-    """
+    """The object without its sum, which must be that of the rest; one from before there were sums is taken."""
     if not isinstance(plain, dict) or SUM not in plain:
         return plain
     bare = {key: value for key, value in plain.items() if key != SUM}
@@ -227,7 +223,6 @@ def unsealed(plain: Any) -> Any:
 
 
 def write_sealed(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write an object with its sum, atomically."""
     write_text(path, dumps(sealed(plain), indent=1) + "\n")
 
 
@@ -330,7 +325,6 @@ class Kind(Generic[T]):
     build: Callable[[dict[str, Any], int], T]
 
     def stamp(self, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """The object as a file holds it."""
         return {"kind": self.name, "schema": self.schema, **plain}
 
     def read(self, path: Path, source: str = "") -> T:

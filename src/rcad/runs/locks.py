@@ -72,7 +72,6 @@ _held: dict[Path, RunLock] = {}
 
 
 def held_here(path: Path) -> bool:
-    """Whether this process holds the lock."""
     return path.resolve() in _held
 
 

@@ -53,12 +53,10 @@ class PackedRun:
 
 
 def is_pack(path: Path) -> bool:
-    """Whether the name is that of a pack."""
     return path.name.endswith(SUFFIX)
 
 
 def packs_in(folder: Path) -> list[Path]:
-    """The packs that lie in a folder, by name."""
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
@@ -157,7 +155,6 @@ def _read(path: Path, modified: int, size: int) -> Mapping[str, PackedRun]:
 
 
 def _lines(path: Path) -> tuple[dict[str, Any], Sequence[str]]:
-    """The header, checked, and the lines below it."""
     try:
         with gzip.open(path) as file:
             content = file.read(LARGEST_TEXT + 1)
@@ -199,7 +196,6 @@ def _packed(plain: Any, source: str) -> PackedRun:
 
 
 def broken_pack(path: Path, reason: str) -> InputError:
-    """What is said of a pack that cannot be read."""
     again = f"rcad runs pack DIR --out {shlex.quote(str(path))} --force"
     return InputError(
         f"expected {path} to be a pack of runs, but got {reason}; restore it, or pack the runs again: {again}"

@@ -36,9 +36,8 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
 
 
 def from_plain(plain: Any, *, source: str | None = None) -> RunConfig:
-    """The config that `to_plain` wrote, or the fields a user wrote on top of a recipe; `source` is its file.
-
-    A "recipe" among the sections gives what they leave out. "none" undoes an optional number or list.
+    """The config that `to_plain` wrote, or the fields of the file `source` on top of a "recipe"; "none" undoes its
+    values.
     """
     try:
         return _build(_with_recipe(plain))
@@ -150,7 +149,6 @@ def from_toml(text: str, *, source: str = "the config") -> RunConfig:
 
 
 def load_config(path: str | Path) -> RunConfig:
-    """A config from a TOML file."""
     return from_toml(read_text(Path(path)), source=str(path))
 
 

@@ -111,7 +111,6 @@ class RunRecord(Value):
 
     @property
     def is_final(self) -> bool:
-        """Whether the run is over, for good or bad."""
         return self.status in FINISHED
 
     @property
@@ -144,7 +143,6 @@ class RunRecord(Value):
         return html_table(overview(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data that strict JSON can hold."""
         plain = RUN.stamp({"id": self.id, "config": to_plain(self.config)})
         for name in FIELDS:
             plain.setdefault(name, finite_or_none(getattr(self, name)))
@@ -161,7 +159,6 @@ FIELDS: tuple[str, ...] = tuple(field.name for field in fields(RunRecord))
 
 
 def utc_now() -> str:
-    """The time as a record keeps it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -238,10 +235,7 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 @cache
 def commit(file: Path = Path(__file__)) -> str | None:
-    """The commit of the checkout that tracks `file`, with "-dirty" where tracked files were changed; else None.
-
-    An installed package may lie in an environment inside somebody's own repository: only a tracked file counts.
-    """
+    """The commit of the checkout that tracks `file`, "-dirty" where tracked files were changed; else None."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     # Not `describe --dirty`, which writes to the index, under a lock that a kill leaves behind.

@@ -120,11 +120,9 @@ class Store:
         return plain
 
     def log(self, run: str) -> Path:
-        """A run's log.jsonl."""
         return self.folder(run) / LOG
 
     def checkpoint(self, run: str) -> Path:
-        """A run's folder of checkpoints."""
         return self.folder(run) / CHECKPOINT
 
     def config(self, prefix: str) -> RunConfig:
@@ -161,7 +159,6 @@ class Store:
         return lock
 
     def record(self, config: RunConfig) -> RunRecord | None:
-        """The record of the run of `config`, if there is one."""
         return self._record(config_id(config))
 
     def status(self, config: RunConfig) -> Status | Literal["new"]:
@@ -187,10 +184,7 @@ class Store:
         return sorted(filter(None, records), key=lambda record: (record.started, record.id))
 
     def write(self, record: RunRecord) -> None:
-        """Put a record in place of the run's last one, atomically, under the run's lock.
-
-        A final record gives way only to another final one: nothing turns a finished run into an unfinished one.
-        """
+        """Put a record in place of the run's last one, under its lock; final ones give way only to final ones."""
         path = self.folder(record.id) / RECORD
         if not held_here(path.with_name(LOCK)):
             with self.lock(record.config):
@@ -289,7 +283,7 @@ class Store:
 
 
 class Packing(NamedTuple):
-    """What was packed: how many runs; how many were left out, unfinished; and the file's size."""
+    """What was packed: how many runs, how many unfinished ones were left out, and the file's size."""
 
     runs: int
     unfinished: int
