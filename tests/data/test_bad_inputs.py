@@ -1,7 +1,6 @@
 """Every broken source is one line that names the file, and leaves nothing half-written."""
 
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,66 +17,66 @@ RECORD10 = bytes([3]) + bytes(3072)
 RECORD100 = bytes([1, 2]) + bytes(3072)
 
 
-def cut(path: Path, keep: int | None) -> Path:
+def cut(path, keep):
     """The file, of which only so many bytes are left."""
     path.write_bytes(path.read_bytes()[:keep])
     return path
 
 
-def cifar10(tmp: Path, batch: bytes = RECORD10, keep: int | None = None) -> Path:
+def cifar10(tmp, batch=RECORD10, keep=None):
     members = {f"c/data_batch_{i}.bin": RECORD10 for i in range(1, 5)}
     members |= {"c/data_batch_5.bin": batch, "c/test_batch.bin": RECORD10}
     return tar(tmp / "cifar-10-binary.tar.gz", members, keep)
 
 
-def cifar100(tmp: Path, train: bytes) -> Path:
+def cifar100(tmp, train):
     return write(tmp / "bins", train_dot_bin=train, test_dot_bin=RECORD100)
 
 
-def zip_of(path: Path, members: dict[str, bytes]) -> Path:
+def zip_of(path, members):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
     return path
 
 
-def tiny(tmp: Path, **changes: bytes) -> Path:
+def tiny(tmp, **changes):
     members = {"t/wnids.txt": b"n1\nn2", "t/val/val_annotations.txt": b"v.JPEG\tn1\t0\t0\t1\t1\n"}
     members |= {f"t/train/{n}/images/a.JPEG": red(1) for n in ("n1", "n2")} | {"t/val/images/v.JPEG": red(1)}
     members |= {key.replace("__", "/").replace("_dot_", "."): value for key, value in changes.items()}
     return zip_of(tmp / "tiny-imagenet-200.zip", {key: data for key, data in members.items() if data})
 
 
-def svhn(tmp: Path, label: int = 1, keep: int | None = None, **content) -> Path:
+def svhn(tmp, label=1, keep=None, **content):
     content = content or {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[label], [2]])}
     for part in ("train", "test"):
         scipy.io.savemat(tmp / f"{part}_32x32.mat", content, do_compression=True)
     return cut(tmp / "train_32x32.mat", keep)
 
 
-def pets(tmp: Path, **more: bytes) -> Path:
+def pets(tmp, **more):
     return write(tmp / "pets", cat__a_dot_png=red(1), **more)
 
 
 NAME = "train-00000-of-00001.parquet"
 
 
-def shards(tmp: Path, images=(1, 2), labels=(0, 1), name: str = NAME, keep: int | None = None, **options) -> Path:
+def shards(tmp, images=(1, 2), labels=(0, 1), name=NAME, keep=None, **options):
     return cut(shard(tmp / "hf" / name, images, labels, **options), keep).parent
 
 
-def other_parquet(tmp: Path, **columns) -> Path:
+def other_parquet(tmp, **columns):
     write(tmp / "hf")
     pq.write_table(pa.table(columns), tmp / "hf" / NAME)
     return tmp / "hf"
 
 
-def npz(tmp: Path, keep: int | None = None, **arrays) -> Path:
+def npz(tmp, keep=None, **arrays):
     np.savez(tmp / "d.npz", **arrays)
     return cut(tmp / "d.npz", keep)
 
 
-def npy(tmp: Path, shape: str, name: str = "d.npy") -> Path:
+def npy(tmp, shape, name="d.npy"):
     """A header that says more than there is; as a member where the name is an .npz's."""
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
     data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
@@ -86,7 +85,7 @@ def npy(tmp: Path, shape: str, name: str = "d.npy") -> Path:
     return write(tmp, **{name.replace(".", "_dot_"): data}) / name
 
 
-def bad_utf8(tmp: Path) -> Path:
+def bad_utf8(tmp):
     text, places = pa.py_buffer(b"\xff\xfeok"), pa.py_buffer(np.array([0, 2, 4], np.int32).tobytes())
     column = pa.Array.from_buffers(pa.string(), 2, [None, places, text])
     pq.write_table(pa.table({"s": column, "y": TWO}), tmp / "u.parquet")

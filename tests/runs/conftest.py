@@ -1,11 +1,5 @@
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from rcad.runs.config import RunConfig
 from rcad.runs.recipes import RECIPES
 from rcad.runs.record import RunRecord
 
@@ -13,15 +7,15 @@ STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
 
 
 @pytest.fixture
-def config() -> RunConfig:
+def config():
     return RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 0.5, "lam": 0.02})], seed=3)
 
 
 @pytest.fixture
-def make_record() -> Callable[..., RunRecord]:
-    def make(seed: int = 0, **options: Any) -> RunRecord:
+def make_record():
+    def make(seed=0, **options):
         config = RECIPES["small"].config("digits", [("rcad", {"alpha": 0.5})], seed=seed)
-        values: dict[str, Any] = {
+        values = {
             "config": config,
             "status": "done",
             "started": STARTED,

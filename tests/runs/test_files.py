@@ -1,18 +1,22 @@
-from __future__ import annotations
+"""Files that are whole, logs, records; locks."""
 
 import errno
 import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import filelock
 import pytest
 
 from one_line import one_line
 from rcad.errors import InputError
+from rcad.runs import locks
 from rcad.runs.files import (
     Kind,
     append_log,
@@ -26,14 +30,15 @@ from rcad.runs.files import (
     write_log,
     write_text,
 )
+from rcad.runs.locks import BusyError, RunLock, held_here, is_locked
 
 
-def test_the_whole_file_is_replaced_or_none_of_it(tmp_path: Path) -> None:
+def test_the_whole_file_is_replaced_or_none_of_it(tmp_path):
     path = tmp_path / "a.txt"
     write_text(path, "a longer text\n")
     write_text(path, "é\n")
 
-    def fail_halfway() -> None:
+    def fail_halfway():
         with replacing(path) as temporary:
             temporary.write_text("half")
             assert leftovers(path.parent) == [temporary]
@@ -45,7 +50,7 @@ def test_the_whole_file_is_replaced_or_none_of_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
     child = os.fork()
     if not child:
         with replacing(tmp_path / "a.txt") as temporary:
@@ -64,7 +69,7 @@ def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"b.txt", at_work.name, elsewhere.name, mine.name}
 
 
-def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:
+def test_others_may_read_what_the_umask_allows(tmp_path):
     previous = os.umask(0o022)
     try:
         write_text(tmp_path / "a.txt", "x")
@@ -73,7 +78,7 @@ def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
 
 
-def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path, monkeypatch):
     calls = []
     fsync, rename = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle))[1])
@@ -82,7 +87,7 @@ def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypa
     assert calls == ["fsync", "replace", "fsync"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"expected .*file/a\.txt to be writable, but got: Not a directory"):
         write_text(tmp_path / "file" / "a.txt", "x")
@@ -90,7 +95,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         make_folder(tmp_path / "file" / "x")
 
 
-def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_tried_before_long_work(tmp_path, monkeypatch):
     check_folder(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []  # it looks, and leaves the making to others
     (tmp_path / "file").write_text("")
@@ -99,7 +104,7 @@ def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.
     ready_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
-    def full(*args: Any, **options: Any) -> Any:
+    def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
@@ -107,7 +112,7 @@ def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.
         ready_folder(tmp_path / "a" / "b")
 
 
-def test_events_come_back_in_order(tmp_path: Path) -> None:
+def test_events_come_back_in_order(tmp_path):
     path = tmp_path / "log.jsonl"
     write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
     append_log(path, {"epoch": 1, "loss": float("nan")})
@@ -115,7 +120,7 @@ def test_events_come_back_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", ["{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"])
-def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
+def test_a_torn_last_line_is_dropped(tmp_path, torn):
     path = tmp_path / "log.jsonl"
     path.write_text('{"epoch": 0}\n' + torn)
     assert read_log(path) == [{"epoch": 0}]
@@ -124,14 +129,14 @@ def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
 @pytest.mark.parametrize(
     ("line", "message"), [("{", "line 2 to be valid JSON"), ("3", "line 2, but got 3"), ('{"a": NaN}', "constant NaN")]
 )
-def test_a_bad_line_within_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_bad_line_within_is_named(tmp_path, line, message):
     path = tmp_path / "log.jsonl"
     path.write_text(f"{{}}\n{line}\n{{}}\n")
     with pytest.raises(InputError, match=message):
         read_log(path)
 
 
-def test_a_log_that_is_not_there(tmp_path: Path) -> None:
+def test_a_log_that_is_not_there(tmp_path):
     assert read_log(tmp_path / "log.jsonl") == []
     with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
         append_log(tmp_path / "no" / "log.jsonl", {})
@@ -145,7 +150,7 @@ class Colour:
 COLOUR = Kind("colour", 2, lambda plain, schema: Colour(plain["name"] if schema == 2 else plain["colour"]))
 
 
-def test_a_record_says_its_kind_and_schema(tmp_path: Path) -> None:
+def test_a_record_says_its_kind_and_schema(tmp_path):
     path = tmp_path / "colour.json"
     write_text(path, dumps(COLOUR.stamp({"name": "red"})))
     assert json.loads(path.read_text()) == {"kind": "colour", "schema": 2, "name": "red"}
@@ -168,8 +173,155 @@ def test_a_record_says_its_kind_and_schema(tmp_path: Path) -> None:
         ('{"kind": ["colour"]}', "expected a record of kind 'colour', but got ['colour']"),
     ],
 )
-def test_what_is_no_such_record_is_named_in_one_line(content: str, says: str, tmp_path: Path) -> None:
+def test_what_is_no_such_record_is_named_in_one_line(content, says, tmp_path):
     path = tmp_path / "x.json"
     path.write_text(content)
     with one_line(says, str(path)):
         COLOUR.read(path)
+
+
+TAKE = """
+import os, sys, time
+from pathlib import Path
+from rcad.runs.locks import RunLock
+lock = RunLock(Path(sys.argv[1]), "r")
+"""
+HOLD = TAKE + "print('held', flush=True); time.sleep(60)"
+HOLD_WITH_WORKER = f"""{TAKE}
+worker = os.fork()
+if worker == 0:
+    time.sleep(20)
+    os._exit(0)
+time.sleep(0.1)
+print(worker, flush=True)
+time.sleep(60)
+"""
+WITHOUT_LOCKS = """
+import errno, fcntl
+def no_locks(*words):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = no_locks
+"""
+
+
+def no_locks(*words):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.05)
+    return tmp_path / "lock"
+
+
+def start(program, path):
+    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()
+
+
+def test_a_second_process_is_told_who_holds_it_until_that_is_killed(path):
+    process, _ = start(HOLD, path)
+    try:
+        assert is_locked(path)
+        assert not held_here(path)
+        with one_line(f"expected run 0123 to be free, but process {process.pid} on "):
+            RunLock(path, "0123")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not is_locked(path)
+    RunLock(path, "0123").release()
+
+
+def test_one_process_cannot_hold_it_twice(path):
+    with RunLock(path, "r"):
+        assert held_here(path)
+        assert is_locked(path)
+        with pytest.raises(InputError, match=f"process {os.getpid()} on "):
+            RunLock(path, "r")
+        assert held_here(path)
+    assert not held_here(path)
+    assert not is_locked(path)
+
+
+def test_releasing_twice_does_not_release_anothers(path):
+    first = RunLock(path, "r")
+    first.release()
+    with RunLock(path, "r"):
+        first.release()
+        assert is_locked(path)
+
+
+def test_a_forked_worker_does_not_keep_it(path):
+    process, worker = start(HOLD_WITH_WORKER, path)
+    try:
+        assert is_locked(path)
+        process.kill()
+        process.wait()
+        assert not is_locked(path)
+    finally:
+        os.kill(int(worker), signal.SIGKILL)
+
+
+def test_waits_out_a_glance(path, monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE_S", 60.0)
+    first = RunLock(path, "r")
+    threading.Timer(0.2, first.release).start()
+    with RunLock(path, "r"):
+        assert held_here(path)
+
+
+def test_a_lock_on_a_removed_file_does_not_count(path, monkeypatch):
+    """A newcomer who opened the file just before its run was pruned must lock the new file, not the old."""
+    attempt, calls = filelock.FileLock.acquire, []
+
+    def remove_first(self, *words, **options):
+        found = attempt(self, *words, **options)
+        if not calls:
+            path.unlink()
+        calls.append(path)
+        return found
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", remove_first)
+    with RunLock(path, "r"):
+        assert len(calls) == 2
+        assert path.exists()
+
+
+def test_a_full_disk_is_told_and_nothing_stays_locked(path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(InputError, match="to be writable, but got: No space left on device; check"):
+            RunLock(path, "r")
+    RunLock(path, "r").release()
+
+
+def test_where_the_system_has_no_locks_a_file_stands_for_one(path, monkeypatch):
+    RunLock(path, "r").release()  # such a file may have been copied here
+    process, _ = start(WITHOUT_LOCKS + HOLD, path)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("fcntl.flock", no_locks)
+            assert is_locked(path)
+            with pytest.raises(BusyError, match=f"process {process.pid} on "):
+                RunLock(path, "0123")
+            process.kill()
+            process.wait()
+            if not hasattr(filelock.FileLock, "fallback_to_soft"):  # older versions leave it to us to remove the file
+                path.with_name("lock.soft").unlink()
+            assert not is_locked(path)
+            with RunLock(path, "0123"):
+                assert is_locked(path)
+                with pytest.raises(BusyError, match=f"process {os.getpid()} on "):
+                    RunLock(path, "0123")
+            assert not is_locked(path)
+    finally:
+        process.kill()
+
+
+def test_a_folder_that_is_not_there_is_named(path):
+    with pytest.raises(InputError, match="to be writable, but got: No such file"):
+        RunLock(path / "lock", "r")

@@ -1,32 +1,31 @@
-from __future__ import annotations
+"""Finished runs in one file: packs, and tables of records."""
 
+import csv
 import gzip
 import json
-from collections.abc import Callable
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from one_line import one_line
-from rcad.errors import InputError
+from rcad.errors import InputError, MissingExtraError
 from rcad.runs import pack
-from rcad.runs.pack import PackedRun, read_pack, thinned, write_pack
+from rcad.runs.pack import PackedRun, export, read_pack, thinned, write_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import RECORD, Store, prune
 
-MakeRecord = Callable[..., RunRecord]
 ATTACKS = {"schema": 1, "numbers": {"attacked_accuracy": 0.1 + 0.2}}
 
 
-def long_record(make_record: MakeRecord, seed: int = 0, count: int = 200, **options: Any) -> RunRecord:
+def long_record(make_record, seed=0, count=200, **options):
     rows = [{"epoch": e, "loss": 1 / e, "lr": 0.1, "val_nll": e / 3, "val_accuracy": 50.0} for e in range(1, count + 1)]
     return make_record(seed, **{"epochs": rows, "metrics": {"test_nll": 1 / 3, "selected_epoch": 77.0}, **options})
 
 
 @pytest.fixture
-def store(tmp_path: Path, make_record: MakeRecord) -> Store:
+def store(tmp_path, make_record):
     store = Store.open(tmp_path / "runs")
     for seed, status in enumerate(("done", "diverged", "done")):
         record = long_record(make_record, seed, status=status)
@@ -37,12 +36,12 @@ def store(tmp_path: Path, make_record: MakeRecord) -> Store:
     return store
 
 
-def packed(store: Store, path: Path) -> Path:
+def packed(store, path):
     write_pack(path, [store.packed(run) for run in store.ids()])
     return path
 
 
-def test_everything_but_the_epochs_comes_back(store: Store, tmp_path: Path) -> None:
+def test_everything_but_the_epochs_comes_back(store, tmp_path):
     runs = read_pack(packed(store, tmp_path / "study.jsonl.gz"))
     assert list(runs) == store.ids()
     for record in store.records():
@@ -57,7 +56,7 @@ def test_everything_but_the_epochs_comes_back(store: Store, tmp_path: Path) -> N
     assert held.evaluations == {"attacks.json": ATTACKS}
 
 
-def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store: Store, tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store, tmp_path):
     first = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
     runs = read_pack(tmp_path / "a.jsonl.gz")
     write_pack(tmp_path / "b.jsonl.gz", reversed(list(runs.values())))
@@ -70,7 +69,7 @@ def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store: Store, t
 
 
 @pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 1000])
-def test_thinning_keeps_the_ends_and_the_chosen_epoch(count: int, make_record: MakeRecord) -> None:
+def test_thinning_keeps_the_ends_and_the_chosen_epoch(count, make_record):
     record = long_record(make_record, count=count)
     found = thinned(record)
     assert len(found.epochs) == min(count, 50)
@@ -80,7 +79,7 @@ def test_thinning_keeps_the_ends_and_the_chosen_epoch(count: int, make_record: M
     assert kept >= {epoch for epoch in (1, 77, count) if 0 < epoch <= count}
 
 
-def test_a_store_takes_packed_runs_as_finished(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+def test_a_store_takes_packed_runs_as_finished(store, tmp_path, make_record):
     file = packed(store, tmp_path / "elsewhere.jsonl.gz")
     records = {record.id: thinned(record) for record in store.records()}
     given = Store.open(tmp_path / "new", packs=[file])
@@ -100,7 +99,7 @@ def test_a_store_takes_packed_runs_as_finished(store: Store, tmp_path: Path, mak
             prune(one, ids=[one.ids()[0]])
 
 
-def test_a_folder_with_a_record_wins_over_a_pack(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+def test_a_folder_with_a_record_wins_over_a_pack(store, tmp_path, make_record):
     file = packed(store, tmp_path / "elsewhere.jsonl.gz")
     both = Store.open(tmp_path / "both", packs=[file])
     mine = long_record(make_record, 0, message="mine")
@@ -114,7 +113,7 @@ def test_a_folder_with_a_record_wins_over_a_pack(store: Store, tmp_path: Path, m
     assert both.packed(mine.id).evaluations == {"attacks.json": ATTACKS}
 
 
-def test_a_run_in_two_packs_must_be_the_same(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+def test_a_run_in_two_packs_must_be_the_same(store, tmp_path, make_record):
     file = packed(store, tmp_path / "a.jsonl.gz")
     record = store.records()[0]
     write_pack(tmp_path / "b.jsonl.gz", [PackedRun(record, {"ood.json": {"schema": 1}})])
@@ -125,7 +124,7 @@ def test_a_run_in_two_packs_must_be_the_same(store: Store, tmp_path: Path, make_
         two.ids()
 
 
-def test_what_cannot_be_packed(tmp_path: Path, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_packed(tmp_path, make_record, monkeypatch):
     record = long_record(make_record)
     with pytest.raises(InputError, match=r"ends in \.jsonl\.gz, but got 'study\.json'"):
         write_pack(Path("study.json"), [PackedRun(record)])
@@ -140,7 +139,7 @@ def test_what_cannot_be_packed(tmp_path: Path, make_record: MakeRecord, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def zipped(*lines: Any) -> bytes:
+def zipped(*lines):
     return gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0)
 
 
@@ -157,20 +156,20 @@ def zipped(*lines: Any) -> bytes:
         (gzip.compress(bytes(70_000_000)), "more than 67,108,864 bytes"),
     ],
 )
-def test_a_file_that_is_no_pack_is_named_in_one_line(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_pack_is_named_in_one_line(content, reason, tmp_path):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(content)
     with one_line(str(path), match=reason):
         read_pack(path)
 
 
-def test_no_file_is_written_outside_a_run(tmp_path: Path, make_record: MakeRecord) -> None:
+def test_no_file_is_written_outside_a_run(tmp_path, make_record):
     write_pack(tmp_path / "x.jsonl.gz", [PackedRun(long_record(make_record), {"../../evil.json": {}})])
     with pytest.raises(InputError, match="expected evaluations by file name"):
         read_pack(tmp_path / "x.jsonl.gz")
 
 
-def test_every_damage_is_found(store: Store, tmp_path: Path) -> None:
+def test_every_damage_is_found(store, tmp_path):
     whole = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
     path = tmp_path / "b.jsonl.gz"
     for at in range(0, len(whole), 41):
@@ -183,3 +182,55 @@ def test_every_damage_is_found(store: Store, tmp_path: Path) -> None:
                 continue
             # Some bytes of gzip's own header mean nothing.
             assert dict(found) == dict(read_pack(tmp_path / "a.jsonl.gz"))
+
+
+@pytest.fixture
+def records(make_record):
+    return [
+        make_record(seed=0, metrics={"accuracy": 0.1 + 0.2, "n": 1}),
+        make_record(seed=1, status="diverged", metrics={"accuracy": float("nan"), "n": 0.5}, message='a "b",\nc'),
+    ]
+
+
+def check(rows):
+    assert [float(row["metrics.accuracy"]) if row["metrics.accuracy"] else None for row in rows] == [0.1 + 0.2, None]
+    assert [row["message"] for row in rows] == ["", 'a "b",\nc']
+    assert [int(row["seed"]) for row in rows] == [0, 1]
+    assert rows[0]["method"] == "rcad(alpha=0.5)"
+    assert float(rows[0]["optim.lr"]) == 0.001
+    assert rows[0]["split.train"] == "a" * 64
+    assert next(iter(rows[0])) == "id"
+
+
+def test_a_table_as_csv(records, tmp_path):
+    export(records, tmp_path / "a.csv")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        check(list(csv.DictReader(file)))
+
+
+def test_a_table_as_parquet(records, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    export(records, tmp_path / "a.parquet")
+    table = parquet.read_table(tmp_path / "a.parquet")
+    check(table.to_pylist())
+    assert str(table.schema.field("metrics.n").type) == "double"
+    assert str(table.schema.field("seed").type) == "int64"
+    assert str(table.schema.field("data.balanced").type) == "bool"
+
+
+def test_json_holds_whole_records(records, tmp_path):
+    export(records, tmp_path / "a.json")
+    plain = json.loads((tmp_path / "a.json").read_text())
+    assert [RunRecord.from_dict(one) for one in plain] == records
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "json"])
+def test_no_records_make_an_empty_table(tmp_path, suffix):
+    export([], tmp_path / f"a.{suffix}")
+    assert (tmp_path / f"a.{suffix}").stat().st_size > 0
+
+
+def test_parquet_needs_pyarrow(records, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingExtraError, match=r"pip install .* '\.\[data\]'"):
+        export(records, tmp_path / "a.parquet")

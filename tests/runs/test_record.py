@@ -1,14 +1,10 @@
-from __future__ import annotations
-
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,10 +15,8 @@ from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Split, commit, versions
 
-MakeRecord = Callable[..., RunRecord]
 
-
-def test_a_record_shows_itself_in_a_notebook(make_record: MakeRecord) -> None:
+def test_a_record_shows_itself_in_a_notebook(make_record):
     epochs = [{"epoch": k, "loss": 2.0 - k, "val_nll": 1.0 + k, "seconds": 1.0} for k in range(2)]
     shown = make_record(epochs=epochs, message="<b>", status="diverged")._repr_html_()
     assert "<th>trained</th><td>rcad(alpha=0.5) on digits, seed 0</td>" in shown
@@ -61,7 +55,7 @@ def test_a_record_shows_itself_in_a_notebook(make_record: MakeRecord) -> None:
         ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
     ],
 )
-def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], message: str) -> None:
+def test_bad_values_are_named(make_record, changes, message):
     with one_line(message):
         make_record(**changes)
 
@@ -82,13 +76,13 @@ def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], 
         (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
     ],
 )
-def test_bad_files_are_named(make_record: MakeRecord, change: Callable[[str], str], message: str) -> None:
+def test_bad_files_are_named(make_record, change, message):
     text, source = dumps(sealed(make_record().to_dict())), "runs/x/record.json"
     with one_line(message, source):
         RunRecord.from_dict(loads(change(text), source), source=source)
 
 
-def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeRecord) -> None:
+def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record):
     metrics = {"a": np.float32(0.1), "b": 0.1 + 0.2, "c": np.int64(2), "nll": float("nan"), "f": np.float32("inf")}
     rows = [{"loss": float("inf"), "epoch": np.int64(3)}]
     record = make_record(message="é\n", commit="abc", status="diverged", metrics=metrics, epochs=rows)
@@ -102,7 +96,7 @@ def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeR
     assert record.id == config_id(record.config)
 
 
-def test_summary_has_what_a_list_shows(make_record: MakeRecord) -> None:
+def test_summary_has_what_a_list_shows(make_record):
     record = make_record(seed=4)
     assert record.summary() == {
         "id": record.id,
@@ -131,14 +125,14 @@ print(sorted({{name.partition(".")[0] for name in sys.modules}} & {{"torch", "nu
 """
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder, *arguments):
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
     done = subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     git(tmp_path, "init", "-q")
     (tmp_path / "code.py").write_text("x = 1\n")
     git(tmp_path, "add", "code.py")
@@ -147,19 +141,19 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_versions() -> None:
+def test_versions():
     found = versions()
     assert found["python"] == platform.python_version()
     assert found["torch"] == metadata.version("torch")
     assert set(versions(["rcad", "no-such-package"])) == {"python", "rcad"}
 
 
-def test_nothing_here_imports_anything_heavy() -> None:
+def test_nothing_here_imports_anything_heavy():
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_commit_of_a_checkout(checkout: Path) -> None:
+def test_commit_of_a_checkout(checkout):
     head = git(checkout, "rev-parse", "HEAD")
     assert commit(checkout / "code.py") == head
     (checkout / "code.py").write_text("x = 2\n")
@@ -167,7 +161,7 @@ def test_commit_of_a_checkout(checkout: Path) -> None:
     assert commit(checkout / "code.py") == f"{head}-dirty"
 
 
-def test_looking_for_the_commit_writes_nothing(checkout: Path) -> None:
+def test_looking_for_the_commit_writes_nothing(checkout):
     """A lock that a kill leaves would keep its owner from committing."""
     os.utime(checkout / "code.py", (1, 1))  # git would note that the content is the same
     before = (checkout / ".git" / "index").read_bytes()
@@ -175,16 +169,14 @@ def test_looking_for_the_commit_writes_nothing(checkout: Path) -> None:
     assert (checkout / ".git" / "index").read_bytes() == before
 
 
-def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(checkout, monkeypatch):
     (checkout / "installed.py").write_text("")  # into an environment inside somebody's repository
     assert commit(checkout / "installed.py") is None
     monkeypatch.setenv("PATH", str(checkout / "nowhere"))
     assert commit(checkout / "code.py") is None
 
 
-def test_the_callers_git_variables_do_not_mislead(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_callers_git_variables_do_not_mislead(checkout, monkeypatch):
     head = git(checkout, "rev-parse", "HEAD")
     monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
     commit.cache_clear()

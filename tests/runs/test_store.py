@@ -1,28 +1,19 @@
-from __future__ import annotations
-
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rcad.errors import InputError
 from rcad.runs import locks
-from rcad.runs.config import RunConfig
 from rcad.runs.files import leftovers
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
 from rcad.runs.store import LOCK, RECORD, Store, prune
-
-MakeRecord = Callable[..., RunRecord]
 
 CLAIM = """
 import json, os, signal, sys
@@ -51,12 +42,12 @@ store.write(record)
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
     return Store.open(tmp_path / "runs")
 
 
-def start(program: str, *arguments: str, record: RunRecord) -> subprocess.Popen[str]:
+def start(program, *arguments, record):
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -66,7 +57,7 @@ def start(program: str, *arguments: str, record: RunRecord) -> subprocess.Popen[
 
 
 @pytest.mark.parametrize(("function", "kept"), [("fsync", "old"), ("replace", "old"), ("close", "new")])
-def test_a_kill_at_each_step_of_a_write(store: Store, make_record: MakeRecord, function: str, kept: str) -> None:
+def test_a_kill_at_each_step_of_a_write(store, make_record, function, kept):
     """Before the new file is on disk, before it has the name, and after."""
     store.write(make_record(message="old"))
     process = start(DIE_IN, str(store.path), function, record=make_record(message="new"))
@@ -76,7 +67,7 @@ def test_a_kill_at_each_step_of_a_write(store: Store, make_record: MakeRecord, f
     assert leftovers(store.path) == []
 
 
-def test_writes_and_reads(store: Store, make_record: MakeRecord) -> None:
+def test_writes_and_reads(store, make_record):
     records = [make_record(seed=seed, started=f"2024-01-31T12:00:0{9 - seed}+00:00") for seed in range(3)]
     for record in records:
         store.write(record)
@@ -91,7 +82,7 @@ def test_writes_and_reads(store: Store, make_record: MakeRecord) -> None:
     assert store.records() == records[::-1]
 
 
-def test_status(store: Store, make_record: MakeRecord) -> None:
+def test_status(store, make_record):
     record = make_record(status="running", finished=None)
     assert store.status(record.config) == "new"
     with store.lock(record.config):
@@ -104,7 +95,7 @@ def test_status(store: Store, make_record: MakeRecord) -> None:
     assert store.status(record.config) == "diverged"
 
 
-def test_a_finished_record_stays_finished(store: Store, make_record: MakeRecord) -> None:
+def test_a_finished_record_stays_finished(store, make_record):
     store.write(make_record())
     with pytest.raises(InputError, match="to stay done, but got a record that is running; prune it first"):
         store.write(make_record(status="running", finished=None))
@@ -113,7 +104,7 @@ def test_a_finished_record_stays_finished(store: Store, make_record: MakeRecord)
     assert store.records()[0].metrics == {"accuracy": 0.9}
 
 
-def test_a_run_is_found_by_the_start_of_its_id(store: Store, make_record: MakeRecord) -> None:
+def test_a_run_is_found_by_the_start_of_its_id(store, make_record):
     with pytest.raises(InputError, match=r"expected the id of a run in .*, but got 'last'"):
         store.find("last")
     for seed in range(17):  # of 17 ids, two share their first digit
@@ -133,19 +124,19 @@ def test_a_run_is_found_by_the_start_of_its_id(store: Store, make_record: MakeRe
         store.folder("../" + "0" * 13)
 
 
-def test_a_broken_record_is_named_and_can_be_stepped_over(store: Store, make_record: MakeRecord) -> None:
+def test_a_broken_record_is_named_and_can_be_stepped_over(store, make_record):
     good, broken = make_record(seed=0), make_record(seed=1)
     store.write(good)
     store.write(broken)
     (store.folder(broken.id) / RECORD).write_text("{")
     with pytest.raises(InputError, match=f"{broken.id}/record.json"):
         store.records()
-    errors: list[InputError] = []
+    errors = []
     assert store.records(errors.append) == [good]
     assert len(errors) == 1
 
 
-def test_a_record_in_anothers_folder_is_named(store: Store, make_record: MakeRecord) -> None:
+def test_a_record_in_anothers_folder_is_named(store, make_record):
     store.write(make_record(seed=0))
     store.write(make_record(seed=1))
     first, second = (store.folder(make_record(seed=seed).id) / RECORD for seed in (0, 1))
@@ -154,7 +145,7 @@ def test_a_record_in_anothers_folder_is_named(store: Store, make_record: MakeRec
         store.records()
 
 
-def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord) -> None:
+def test_two_processes_do_not_share_a_run(store, make_record):
     record = make_record()
     process = start(WRITE_FOR_EVER, str(store.path), record=record)
     try:
@@ -176,7 +167,7 @@ def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord)
     assert store.records() == [record]
 
 
-def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store: Store, make_record: MakeRecord) -> None:
+def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store, make_record):
     store.write(make_record())
     folder, checkpoint = store.folder(make_record().id), store.checkpoint(make_record().id)
     left = [checkpoint / ".w.safetensors.0123456789ab.partial", store.path / f".{'0' * 16}.0123456789ab.removed" / "x"]
@@ -192,7 +183,7 @@ def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store: Store
 
 
 @pytest.mark.parametrize("status", ["done", "running"])
-def test_opening_finishes_what_a_kill_after_the_record_left(store: Store, make_record: MakeRecord, status: str) -> None:
+def test_opening_finishes_what_a_kill_after_the_record_left(store, make_record, status):
     record = make_record(status=status)
     store.write(record)
     folder = store.folder(record.id)
@@ -208,7 +199,7 @@ def test_opening_finishes_what_a_kill_after_the_record_left(store: Store, make_r
     assert [path.exists() for path in left] == [False, status == "running", status == "running"]
 
 
-def test_open_says_where_there_is_nothing(tmp_path: Path) -> None:
+def test_open_says_where_there_is_nothing(tmp_path):
     with pytest.raises(InputError, match=r"expected a folder of runs at .*, but there is none"):
         Store.open(tmp_path / "no", create=False)
     assert not (tmp_path / "no").exists()
@@ -217,10 +208,8 @@ def test_open_says_where_there_is_nothing(tmp_path: Path) -> None:
         Store.open(tmp_path / "file")
 
 
-def test_a_failure_while_claiming_frees_the_run(
-    store: Store, config: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
+def test_a_failure_while_claiming_frees_the_run(store, config, monkeypatch):
+    def fail(*_):
         raise InputError("the disk is full")
 
     with monkeypatch.context() as patch:
@@ -232,11 +221,8 @@ def test_a_failure_while_claiming_frees_the_run(
     assert store.config(config_id(config)) == replace(config)
 
 
-Runs = dict[str, str]
-
-
 @pytest.fixture
-def runs(store: Store, make_record: Callable[..., RunRecord]) -> Runs:
+def runs(store, make_record):
     """One run of every status, by status; each with a checkpoint of 10 bytes."""
     made = {}
     for seed, status in enumerate(("done", "diverged", "interrupted", "running", "broken", "claimed")):
@@ -263,7 +249,7 @@ def runs(store: Store, make_record: Callable[..., RunRecord]) -> Runs:
         ({"older_than": timedelta(hours=1)}, set()),
     ],
 )
-def test_what_goes(store: Store, runs: Runs, options: dict[str, Any], expected: set[str]) -> None:
+def test_what_goes(store, runs, options, expected):
     """A run left "running" by a killed process counts as interrupted."""
     before = sorted(store.path.rglob("*"))
     assert {one.id for one in prune(store, **options)} == {runs[status] for status in expected}
@@ -273,14 +259,14 @@ def test_what_goes(store: Store, runs: Runs, options: dict[str, Any], expected: 
     assert set(store.ids()) == {run for status, run in runs.items() if status not in left}
 
 
-def test_checkpoints_go_and_records_stay(store: Store, runs: Runs) -> None:
+def test_checkpoints_go_and_records_stay(store, runs):
     gone = prune(store, status=["done"], checkpoints_only=True, apply=True)
     assert [(run.id, run.status, run.bytes) for run in gone] == [(runs["done"], "done", 10)]
     assert not store.checkpoint(runs["done"]).exists()
     assert store.get(runs["done"]).status == "done"
 
 
-def test_ids_go_whatever_their_status_but_for_one_at_work(store: Store, runs: Runs) -> None:
+def test_ids_go_whatever_their_status_but_for_one_at_work(store, runs):
     assert [run.id for run in prune(store, ids=[runs["done"][:8]], apply=True)] == [runs["done"]]
     with store.lock(store.config(runs["interrupted"])):
         assert runs["interrupted"] not in {run.id for run in prune(store)}
@@ -289,7 +275,7 @@ def test_ids_go_whatever_their_status_but_for_one_at_work(store: Store, runs: Ru
     assert set(store.ids()) == set(runs.values()) - {runs["done"]}
 
 
-def test_age_is_that_of_the_record(store: Store, runs: Runs) -> None:
+def test_age_is_that_of_the_record(store, runs):
     for path in (store.folder(runs["diverged"]) / RECORD, store.checkpoint(runs["diverged"])):
         os.utime(path, (0, 0))
     assert [run.id for run in prune(store, older_than=timedelta(days=1))] == [runs["diverged"]]
