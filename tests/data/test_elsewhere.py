@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from data.conftest import shard
-from hub_server import digests, point_to, serving
+from hub_server import point_to, serving
 from made import png
 from one_line import one_line
 from rcad.data.elsewhere import layout
@@ -115,19 +115,6 @@ def test_without_the_hub_the_cache_serves(hub, monkeypatch):
     with pytest.raises(InputError, match=r"not there and the Hub was not reached .*fetch it online once"):
         load("hf:me/other", target="colour")
     assert len(hub.asked) == asked
-
-
-def test_a_cache_that_another_program_filled_will_do(tmp_path, hub, monkeypatch):
-    """The Hub's own layout: blobs by their hash, snapshots of links, names of commits."""
-    point_to(monkeypatch, "http://127.0.0.1:9")
-    home, content = tmp_path / "hf" / "datasets--me--rows", rows(40)
-    commit, name = "a" * 40, digests(content)[1]
-    for folder in ("blobs", "refs", f"snapshots/{commit}"):
-        (home / folder).mkdir(parents=True)
-    (home / "refs" / "main").write_text(commit)
-    (home / "blobs" / str(name)).write_bytes(content)
-    (home / "snapshots" / commit / "train.csv").symlink_to(home / "blobs" / str(name))
-    assert load("hf:me/rows", target="colour").source == f"hf:me/rows@{commit}"
 
 
 @pytest.mark.parametrize("size", [6, 60])  # a small file has git's hash, a large one its sha256

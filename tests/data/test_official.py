@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import http.server
-import pickle
 import socket
 import threading
 
@@ -66,13 +65,6 @@ def test_cifar100_has_coarse_and_fine_labels(tmp_path, unchecked, name):
     np.testing.assert_array_equal(fine.train.y, labels[:, 1])
     assert fine.classes == CIFAR100_CLASSES
     assert coarse.classes == tuple(names.split())
-
-
-def test_class_names_are_the_official_ones():
-    assert len(CIFAR10_CLASSES) == 10
-    assert len(set(CIFAR100_CLASSES)) == 100
-    assert list(CIFAR100_CLASSES) == sorted(CIFAR100_CLASSES)
-    assert (CIFAR100_CLASSES[0], CIFAR100_CLASSES[99]) == ("apple", "worm")
 
 
 def write_svhn(folder, part, labels, seed=0):
@@ -336,16 +328,10 @@ def test_severities_are_one_to_five(tmp_path, make, severity):
     ("file", "content", "message"),
     [
         ("fog", np.zeros((20, 32, 32, 3), np.float32), r"uint8 images \(20, H, W, 3\) .*float32 \(20, 32, 32, 3\)"),
-        ("fog", np.zeros((19, 32, 32, 3), np.uint8), r"but got uint8 \(19, 32, 32, 3\)"),
-        ("fog", np.zeros((20, 3, 32, 32), np.uint8), r"but got uint8 \(20, 3, 32, 32\)"),
-        ("fog", np.zeros((20, 3072), np.uint8), r"but got uint8 \(20, 3072\)"),
         ("fog", b"\x93NUMPY cut short", "to be a whole .npy file"),
-        ("fog", pickle.dumps([1, 2]), "to be a whole .npy file"),
         ("fog", np.array([{}], dtype=object), "to be a whole .npy file"),
-        ("labels", np.zeros((5, 1), np.uint8), r"expected whole-number labels \(N,\) of 5 equal parts"),
         ("labels", np.zeros(7, np.uint8), r"expected whole-number labels \(N,\) of 5 equal parts"),
         ("labels", np.zeros(5, np.float32), "expected whole-number labels"),
-        ("labels", np.zeros(0, np.uint8), "expected whole-number labels"),
         ("labels", np.array([0, 1] * 4 + [1, 0], np.uint8), "expected the same labels for every severity"),
         ("labels", np.full(5, 9, np.uint8), "expected labels from 0 to 2, but got 9 in"),
     ],

@@ -158,18 +158,6 @@ def test_numpy(tmp_path):
         load(str(tmp_path / "t.xlsx"), target=0)
 
 
-def test_the_encoder_encodes_new_files_alike(read, new):
-    data = read(PEOPLE, "price")
-    encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
-    assert encoder.features == data.columns
-    np.testing.assert_array_equal(
-        encoder.transform(new("city,age,colour\nRom,5,red\nUlm,,?\n")),
-        np.asarray([[5, 0, 1, 0, 0, 0, 1], [np.nan, 0, 0, 1, 0, 1, 0]]),
-    )
-    with pytest.raises(InputError, match=r"a column 'colour' in .*new.csv, but it is missing"):
-        encoder.transform(new("city,age\nRom,5\nUlm,6\n"))
-
-
 MANY = "id,y\n" + "".join(f"u{i % 101},{i % 2}\n" for i in range(110))
 IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
@@ -182,40 +170,28 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
     ("content", "options", "message"),
     [
         ("", {}, "the file is empty"),
-        (" \n\n", {}, "the file is empty"),
-        ("a,y\n", {}, "at least 2 rows in .*t.csv, but got 0"),
         ("a,y\n1,2\n", {}, "at least 2 rows in .*t.csv, but got 1"),
         ("a,y\n1,2\n1\n", {}, "2 columns in line 3 of .*t.csv, but got 1"),
         ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .*t.csv, but got 3"),
-        ('a,y\n1,2\n"1\n2",2,3\n', {}, "2 columns in line 3 of .*t.csv, but got 3"),
         ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .*t.csv to differ, but got 'a' twice"),
         ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .*t.csv, but column 2 has none"),
         ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .*but got numbers; add a line of names"),
         (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .*t.csv, but got byte 0xe9 in line 2"),
         ("a,prices\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; did you mean 'prices'?"),
-        ("a,b\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; choose out of a, b"),
         ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
         ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
         ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .*, but got 2"),
-        ("y\n1\n2\n", {}, "a feature column beside 'y' in .*t.csv, but got none"),
         ("a,y\n1,2\n1,3\n", {"drop": ["a"]}, "a feature column beside 'y'"),
         ("a,y\n1,2\n1,3\n", {"drop": ["y"]}, "beside the target, but got 'y', which is the target"),
         ("ab,y\n1,2\n1,3\n", {"drop": ["abc"]}, "drop to be a column of .*; did you mean 'ab'?"),
         ("a,y\n1,1_0\n2,1\n", {"task": "regression"}, "but got '1_0'"),
         ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .*, but got inf"),
-        ("a,y\n1,0\n1e39,1\n", {}, "a finite number in line 3, column 'a' of .*, but got 1e39"),
         (MANY, {}, "at most 100 levels in line 2, column 'id' of .*, but got 'u0' and 101 levels"),
         (IDS, {}, "beside 'y' in .*t.csv, but got none; left out: 'id', a different text in every row"),
         (TYPO, {}, "line 152, column 'n' of .*, but got 'abc'"),
-        (
-            "a,y\n1,0\n2,\n3,1\n",
-            {},
-            "a target in line 3, column 'y' of .*, but it is missing; remove such rows, or pass --skip-bad",
-        ),
         (GAPS, {}, "a target in line 3, column 'y' of .*, but it is missing, as in 2 more of 5 rows; remove such rows"),
         ("a,y\n1,\n2,nan\n3,4\n", {"skip_bad": True}, "but it is missing, as in 1 more of 3 rows"),
         ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .*, but got only 'no'"),
-        ("a,y\n1,4\n2,4\n", {}, "at least 2 classes in column 'y' of .*, but got only '4'"),
         ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .*, but all are 4.5"),
         (
             "a,y\n1,u\n2,v\n3,w\n",
@@ -229,11 +205,8 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
             r"^expected column 'code' of .* is it an identifier\? drop the column$",
         ),
         ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .*, but got '1,234'; write 1.5"),
-        ("a;y\n1;1,234\n2;5,678\n3;8\n", {}, "without commas in line 2, column 'y'"),
         (SLIP, {}, SLIP_SAID),
         (SLIP, {"target": "a"}, SLIP_SAID),
-        ("a,y\n1,0.5\n2,inf\n", {}, "a finite number in line 3, column 'y' of .*, but got inf"),
-        ("a,y\n1,0.5\n2," + "9" * 400 + "\n", {}, "line 3, column 'y' of .*, but got 9999"),
         ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2.53 in size in line 3, column 'y'"),
         ("a,y\n1,2\n1,x\n", {"task": "regression"}, "a number in line 3, column 'y' of .*, but got 'x'"),
         ("a,y\n1,2\n1,3\n", {"task": "ranking"}, "task to be one of auto, classification, regression"),
@@ -243,12 +216,6 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 def test_bad_tables(read, content, options, message):
     with pytest.raises(InputError, match=message):
         read(content, **options)
-
-
-def test_time_stamps_keep_their_differences(read):
-    data = read(lines("stamp,y", *(f"{1_700_000_000_000 + 60 * i},{1_600_000_000_000 + i}" for i in range(40))))
-    assert np.diff(data.train.x[:, 0]).tolist() == [60.0] * 39
-    assert np.diff(data.train.y).tolist() == [1.0] * 39
 
 
 @pytest.mark.parametrize(
@@ -495,14 +462,6 @@ def test_a_column_without_any_value():
     assert out.tolist() == [[0, -1, 1], [0, 1, 1]]
 
 
-def test_survives_json():
-    train = np.asarray([[1.0, GAP], [2.5, 3.1], [0.1, 7.0]])
-    scaler = Standardizer.fit(train)
-    assert Standardizer.from_dict(json.loads(json.dumps(scaler.to_dict()))) == scaler
-    target = TargetScaler.fit(train[:, 0])
-    assert TargetScaler(**json.loads(json.dumps(target.to_dict()))) == target
-
-
 def test_targets_are_scaled():
     y = np.asarray([10.0, 20.0, 60.0], dtype=np.float32)
     scaler = TargetScaler.fit(y)
@@ -510,10 +469,6 @@ def test_targets_are_scaled():
     assert z.dtype == np.float32
     assert z.mean() == pytest.approx(0, abs=1e-6)
     assert z.std() == pytest.approx(1, rel=1e-6)
-    # The change of variables that turns an NLL in scaled units into one in the target's.
-    nll = 0.5 * (z**2 + np.log(2 * np.pi))
-    own = 0.5 * (((y - scaler.mean) / scaler.scale) ** 2 + np.log(2 * np.pi * scaler.scale**2))
-    assert nll + np.log(scaler.scale) == pytest.approx(own, rel=1e-6)
 
 
 def test_rows_and_targets_that_cannot_be_scaled():
@@ -560,8 +515,6 @@ def test_numbers_beyond_float32_stay_finite():
         (2.0**62 + np.arange(50.0), True),
         (np.asarray([1e18, 3e18, np.nan]), False),
         (STAMPS, False),
-        (np.full(3, np.nan), False),
-        (np.full(3, 5.0), False),
     ],
 )
 def test_long_identifiers_are_told_from_large_numbers(column, merged):

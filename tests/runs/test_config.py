@@ -37,47 +37,32 @@ def build(**changes):
     ("changes", "message"),
     [
         ({"data": {"name": ""}}, "expected data.name to be a text, but got ''"),
-        ({"data": {"name": 3}}, "expected data.name to be a text, but got 3"),
         ({"data": {"name": "a\udcff"}}, "expected data.name to be valid Unicode"),
-        ({"data": {"target": " "}}, "expected data.target to be a text, but got ' '"),
         ({"data": {"task": "regresion"}}, "but got 'regresion'; did you mean 'regression'?"),
         ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
         ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
         ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
         ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
-        ({"data": {"seed": -1}}, "expected data.seed to be a whole number >= 0, but got -1"),
-        ({"data": {"test_fraction": 1}}, "expected data.test_fraction to be a number in [0, 1), but got 1.0"),
         ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
         ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
-        ({"model": {"width": 1.5}}, "expected model.width to be a whole number (or none), but got 1.5"),
         (
             {"model": {"hidden": 64}},
             "expected model.hidden to be a list, each item a whole number (or none), but got 64",
         ),
         ({"model": {"hidden": [64, "x"]}}, "expected model.hidden[1] to be a whole number, but got 'x'"),
         ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
-        ({"model": {"dropout": 1}}, "expected model.dropout to be a number in [0, 1), but got 1.0"),
         ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
         ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
-        ({"optim": {"lr": "0.1"}}, "expected optim.lr to be a finite number, but got '0.1'"),
         ({"optim": {"lr": True}}, "expected optim.lr to be a finite number, but got True"),
         ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
-        ({"optim": {"momentum": -0.1}}, "expected optim.momentum to be a number in [0, 1)"),
         ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
         ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
-        ({"optim": {"clip": 0}}, "expected optim.clip to be a finite number > 0, but got 0.0"),
         ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
         ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
-        ({"optim": {"milestones": [10, 10]}}, "expected optim.milestones to be ascending epochs, but got [10, 10]"),
-        ({"optim": {"gamma": None}}, "expected optim.gamma to be a finite number, but got None"),
         ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
         ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
-        ({"train": {"epochs": 0, "selection": "last"}}, "expected train.epochs to be a whole number >= 1, but got 0"),
-        ({"train": {"epochs": 0}, "model": {"weights": "a.pt"}}, "train.epochs to be a whole number >= 1, but got 0"),
         ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
-        ({"train": {"precision": "fp16"}}, "but got 'fp16'; did you mean 'bf16'?"),
         ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
-        ({"train": {"patience": 0}}, "expected train.patience to be a whole number >= 1, but got 0"),
         ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
         (
             {"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}},
@@ -85,19 +70,12 @@ def build(**changes):
         ),
         ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
         ({"seed": 2**63}, "expected seed to be at most 9223372036854775807"),
-        ({"seed": "1"}, "expected seed to be a whole number >= 0, but got '1'"),
         ({"method": ()}, "expected method to be a list of at least one row, but got ()"),
-        ({"method": "rcad"}, "expected method to be a list of at least one row, but got 'rcad'"),
     ],
 )
 def test_bad_values_are_named(changes, message):
     with one_line(message):
         build(**changes)
-
-
-def test_sections_must_be_sections():
-    with pytest.raises(InputError, match="expected optim to be a OptimConfig, but got"):
-        replace(build(), optim={"lr": 0.1})
 
 
 def test_is_a_frozen_value_that_prints_what_was_chosen():
@@ -117,20 +95,19 @@ def test_numbers_take_the_declared_type():
     assert TrainConfig(epochs=2, batch_size=4, ema=None).ema is None
 
 
-def test_milestones_past_the_end_and_no_validation_with_the_last_epoch_are_allowed():
+def test_what_is_allowed_together():
     optim = {"schedule": "multistep", "milestones": (100, 150)}
     config = build(optim=optim, data={"validation": 0}, train={"epochs": 2, "selection": "last"})
     assert (config.optim.milestones, config.data.validation) == ((100, 150), 0.0)
+    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"}).train.epochs == 0
+    with pytest.raises(InputError, match="expected optim to be a OptimConfig, but got"):
+        replace(config, optim={"lr": 0.1})
 
 
 @pytest.mark.parametrize("section", SECTIONS.values())
 def test_optional_fields_default_to_none(section):
     """A TOML file leaves None out, so left out must mean None."""
     assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)
-
-
-def test_weights_may_be_measured_as_they_are():
-    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"}).train.epochs == 0
 
 
 LEAN = RunConfig(
@@ -157,14 +134,11 @@ def edited(*path, value):
         ([], "expected a config to be a table of sections, but got []"),
         ({}, "expected data to be given, but it is missing"),
         (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
-        (edited("epochs", value=5), "expected a key of a config, but got 'epochs'; did you mean 'train.epochs'?"),
         (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
-        (edited("train", "lr", value=5), "but got 'train.lr'; did you mean 'optim.lr'?"),
         (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
         (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
         (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
         (edited("recipe", value="papr"), "expected recipe to be one of paper"),
-        (edited("recipe", value=["paper"]), "but got ['paper']"),
     ],
 )
 def test_bad_plain_data_is_named_with_its_file(plain, message):
@@ -310,19 +284,14 @@ METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.
     ("setting", "section", "key", "value"),
     [
         ("train.epochs=5", "train", "epochs", 5),
-        (" train.epochs = 5 ", "train", "epochs", 5),
         ("train.deterministic=yes", "train", "deterministic", True),
-        ("data.balanced=False", "data", "balanced", False),
         ("optim.lr=1e-3", "optim", "lr", 0.001),
         ("optim.clip=none", "optim", "clip", None),
-        ("optim.clip=", "optim", "clip", None),
         ("optim.milestones=10,20", "optim", "milestones", (10, 20)),
         ("optim.milestones=[10, 20]", "optim", "milestones", (10, 20)),
         ("model.hidden=[]", "model", "hidden", ()),
-        ("model.hidden=none", "model", "hidden", None),
         ("model.norm=none", "model", "norm", "none"),
         ("model.norm=", "model", "norm", None),
-        ("data.target=none", "data", "target", None),
         ("data.name=a=b.csv", "data", "name", "a=b.csv"),
         ("data.target=1", "data", "target", "1"),
     ],
@@ -345,11 +314,9 @@ def test_nothing_else_changes(config):
     ("setting", "row", "parameters"),
     [
         ("method.alpha=0.7", "rcad", {"alpha": 0.7, "lam": 0.02}),
-        ("method.padding=2", "data_augmentation", {"padding": 2}),
         ("method.bounds=0,1", "rcad", {"alpha": 0.5, "bounds": (0, 1), "lam": 0.02}),
         ("method.bounds=(0.0, 1.0)", "rcad", {"alpha": 0.5, "bounds": (0.0, 1.0), "lam": 0.02}),
         ("method.rcad.bounds=none", "rcad", {"alpha": 0.5, "bounds": None, "lam": 0.02}),
-        ("method.rcad.lam=true", "rcad", {"alpha": 0.5, "lam": True}),
         ("method.lam=all", "rcad", {"alpha": 0.5, "lam": "all"}),
     ],
 )
@@ -370,18 +337,10 @@ def test_method_as_a_whole_and_without_the_table(config):
     ("setting", "message"),
     [
         ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
-        ("=5", "expected a setting like train.epochs=5, but got '=5'"),
         ("train.epoch=5", "but got 'train.epoch'; did you mean 'train.epochs'?"),
-        ("epochs=5", "but got 'epochs'; did you mean 'train.epochs'?"),
         ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
-        ("optm.name=sgd", "but got 'optm.name'; did you mean 'optim.name'?"),
         ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
         ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
-        ("train.epochs=5.0", "expected train.epochs to be a whole number, but got '5.0'"),
-        ("train.epochs=none", "expected train.epochs to be a whole number, but got 'none'"),
-        ("train.epochs=", "expected train.epochs to be a whole number, but got ''"),
-        ("train.deterministic=maybe", "expected train.deterministic to be true or false, but got 'maybe'"),
-        ("optim.lr=fast", "expected optim.lr to be a finite number, but got 'fast'"),
         ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
         ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
         ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),

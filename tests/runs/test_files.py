@@ -23,7 +23,6 @@ from rcad.runs.files import (
     check_folder,
     dumps,
     leftovers,
-    make_folder,
     read_log,
     ready_folder,
     replacing,
@@ -87,18 +86,12 @@ def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path, monkeypatch):
     assert calls == ["fsync", "replace", "fsync"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"expected .*file/a\.txt to be writable, but got: Not a directory"):
-        write_text(tmp_path / "file" / "a.txt", "x")
-    with pytest.raises(InputError, match=r"expected .*file/x to be a folder that can be written"):
-        make_folder(tmp_path / "file" / "x")
-
-
 def test_a_folder_is_tried_before_long_work(tmp_path, monkeypatch):
     check_folder(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []  # it looks, and leaves the making to others
     (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"expected .*file/a\.txt to be writable, but got: Not a directory"):
+        write_text(tmp_path / "file" / "a.txt", "x")
     with pytest.raises(InputError, match=r"expected .*file/x/y to be a folder that can be written, but got: Not a dir"):
         check_folder(tmp_path / "file" / "x" / "y")
     ready_folder(tmp_path / "a" / "b")
@@ -112,18 +105,17 @@ def test_a_folder_is_tried_before_long_work(tmp_path, monkeypatch):
         ready_folder(tmp_path / "a" / "b")
 
 
-def test_events_come_back_in_order(tmp_path):
+def test_events_come_back_in_order_without_a_torn_last_line(tmp_path):
     path = tmp_path / "log.jsonl"
+    assert read_log(path) == []
     write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
     append_log(path, {"epoch": 1, "loss": float("nan")})
-    assert read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
-
-
-@pytest.mark.parametrize("torn", ["{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"])
-def test_a_torn_last_line_is_dropped(tmp_path, torn):
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"epoch": 0}\n' + torn)
-    assert read_log(path) == [{"epoch": 0}]
+    whole = path.read_text()
+    for torn in ("", "{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"):
+        path.write_text(whole + torn)
+        assert read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
+    with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
+        append_log(tmp_path / "no" / "log.jsonl", {})
 
 
 @pytest.mark.parametrize(
@@ -134,12 +126,6 @@ def test_a_bad_line_within_is_named(tmp_path, line, message):
     path.write_text(f"{{}}\n{line}\n{{}}\n")
     with pytest.raises(InputError, match=message):
         read_log(path)
-
-
-def test_a_log_that_is_not_there(tmp_path):
-    assert read_log(tmp_path / "log.jsonl") == []
-    with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
-        append_log(tmp_path / "no" / "log.jsonl", {})
 
 
 @dataclass(frozen=True)
@@ -164,13 +150,10 @@ def test_a_record_says_its_kind_and_schema(tmp_path):
         ("{", "to be valid JSON"),
         ("[1]", "expected a record to be an object, but got [1]"),
         ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
-        ('{"schema": 2}', "expected a record of kind 'colour', but got None"),
         (
             '{"kind": "colour", "schema": 3}',
             "expected a record of schema 2, but got 3; read it with the version of rcad",
         ),
-        ('{"kind": "colour", "schema": true}', "expected a record of schema 2, but got True"),
-        ('{"kind": ["colour"]}', "expected a record of kind 'colour', but got ['colour']"),
     ],
 )
 def test_what_is_no_such_record_is_named_in_one_line(content, says, tmp_path):

@@ -35,20 +35,13 @@ def test_a_record_shows_itself_in_a_notebook(make_record):
         ),
         ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
         ({"started": None}, "expected started to be an ISO time in UTC"),
-        ({"started": "yesterday"}, "but got 'yesterday'"),
-        ({"started": "2024-01-31T12:00:00"}, "expected started to be an ISO time in UTC"),
         ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
         ({"finished": None}, "expected finished for a run that is done, but got None"),
         ({"message": None}, "expected message to be a text, but got None"),
-        ({"commit": 3}, "expected commit to be a text, but got 3"),
-        ({"versions": {"torch": 2.1}}, "expected versions.torch to be a text, but got 2.1"),
         ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
         ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
-        ({"metrics": {"accuracy": True}}, "expected metrics.accuracy to be a number, but got True"),
-        ({"metrics": {1: 0.5}}, "expected metrics to be a table with texts as keys"),
         ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
         ({"epochs": [{"loss": 1}, 3]}, "expected epochs[1] to be a table with texts as keys, but got 3"),
-        ({"timings": {"s": [1]}}, "expected timings.s to be a number, but got [1]"),
         ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
         ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
         ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
@@ -63,10 +56,8 @@ def test_bad_values_are_named(make_record, changes, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text[:-20], "to be valid JSON, but got: "),
         (lambda text: "[" * 100_000, "lists nested too deeply"),
         (lambda text: text.replace("0.875", "NaN"), "to be valid JSON, but got: the constant NaN"),
-        (lambda text: text.replace("0.875", "-Infinity"), "the constant -Infinity"),
         (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
         (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
         (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected a record of schema 1, but got 2"),
@@ -94,20 +85,6 @@ def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record):
     assert plain["schema"] == 1
     assert record.splits["train"] == Split(size=100, sha256="a" * 64)
     assert record.id == config_id(record.config)
-
-
-def test_summary_has_what_a_list_shows(make_record):
-    record = make_record(seed=4)
-    assert record.summary() == {
-        "id": record.id,
-        "data": "digits",
-        "model": "auto",
-        "method": "rcad(alpha=0.5)",
-        "seed": 4,
-        "status": "done",
-        "epochs": 2,
-        "metrics": {"accuracy": 0.875, "nll": 0.25},
-    }
 
 
 FOLDER = Path(rcad.runs.__file__).parent
@@ -153,8 +130,9 @@ def test_nothing_here_imports_anything_heavy():
     assert done.stdout.strip() == "[]"
 
 
-def test_commit_of_a_checkout(checkout):
+def test_commit_of_a_checkout_whatever_git_variables_its_caller_has(checkout, monkeypatch):
     head = git(checkout, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
     assert commit(checkout / "code.py") == head
     (checkout / "code.py").write_text("x = 2\n")
     commit.cache_clear()
@@ -174,10 +152,3 @@ def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(checkout, mon
     assert commit(checkout / "installed.py") is None
     monkeypatch.setenv("PATH", str(checkout / "nowhere"))
     assert commit(checkout / "code.py") is None
-
-
-def test_the_callers_git_variables_do_not_mislead(checkout, monkeypatch):
-    head = git(checkout, "rev-parse", "HEAD")
-    monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
-    commit.cache_clear()
-    assert commit(checkout / "code.py") == head
