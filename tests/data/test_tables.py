@@ -1,12 +1,14 @@
 """Tables of one's own: what is a number, a level, a target; what is left out; what is refused. Arrays; scales."""
 
 import json
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad.data import arrays
 from rcad.data.scaling import Standardizer, TargetScaler, beyond_float64, compact
 from rcad.data.table_encoder import TableEncoder
@@ -22,33 +24,25 @@ PEOPLE = """age,colour,city,price
 """
 
 
-@pytest.fixture
-def read(tmp_path):
+def read(content, target="y", **options):
     """The data set of a text file; its target is y."""
-
-    def from_text(content, target="y", **options):
-        (tmp_path / "t.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
-        return load(str(tmp_path / "t.csv"), target=target, **options)
-
-    return from_text
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "t.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
+        return load(f"{folder}/t.csv", target=target, **options)
 
 
-@pytest.fixture
-def new(tmp_path):
+def new(content):
     """Another file, as predictions read it."""
-
-    def from_text(content):
-        (tmp_path / "new.csv").write_text(content)
-        return read_table(tmp_path / "new.csv")
-
-    return from_text
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "new.csv").write_text(content)
+        return read_table(Path(folder, "new.csv"))
 
 
 def lines(*rows):
     return "".join(f"{row}\n" for row in rows)
 
 
-def test_numbers_levels_and_gaps(read):
+def test_numbers_levels_and_gaps():
     data = read(PEOPLE, "price")
     assert data.columns == (
         *("age", "colour=blue", "colour=red", "colour=?"),
@@ -68,14 +62,14 @@ def test_numbers_levels_and_gaps(read):
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", ";", "|"])
-def test_the_delimiter_is_found(read, delimiter):
+def test_the_delimiter_is_found(delimiter):
     decimal = "1,5" if delimiter != "," else "1.5"  # decimal commas must not win
     rows = (["a", "b", "y"], [decimal, "2", "0"], [decimal, "3", "1"])
     data = read(lines(*(delimiter.join(row) for row in rows)))
     assert (data.columns, data.train.y.tolist()) == (("a", "b"), [0, 1])
 
 
-def test_names_bom_crlf_blank_lines_and_spaces(read):
+def test_names_bom_crlf_blank_lines_and_spaces():
     assert read("size, in cm, raw;y\n1;0\n2;1\n").columns == ("size, in cm, raw",)  # of the header alone
     data = read(b"\xef\xbb\xbfa, y\r\n1, no\r\n\r\n2, yes\r\n")
     assert (data.columns, data.classes) == (("a",), ("no", "yes"))
@@ -91,7 +85,7 @@ def test_names_bom_crlf_blank_lines_and_spaces(read):
         (["0.5", "1.5", "0.5", "1.5"], "regression", ()),
     ],
 )
-def test_the_task_is_inferred(read, values, task, classes):
+def test_the_task_is_inferred(values, task, classes):
     data = read(lines("a,y", *(f"{i},{v}" for i, v in enumerate(values))))
     assert (data.task, data.classes) == (task, classes)
     assert f"; {task}, since" in data.note
@@ -99,14 +93,14 @@ def test_the_task_is_inferred(read, values, task, classes):
         assert [classes[k] for k in data.train.y] == [value.removesuffix(".0") for value in values]
 
 
-def test_the_task_can_be_told(read):
+def test_the_task_can_be_told():
     assert read("a,y\n1,0\n2,1\n3,1\n", task="regression").train.y.dtype == np.float32
     data = read("a,y\n1,0.5\n2,1\n3,1\n", task="classification")
     assert (data.classes, data.train.y.tolist()) == (("0.5", "1"), [0, 1, 1])
     assert data.note.endswith("classification as told")
 
 
-def test_columns_are_dropped_and_targets_may_be_counted(read):
+def test_columns_are_dropped_and_targets_may_be_counted():
     for target in (2, -1, "2", "y"):
         data = read("id,grade,y\nu1,1,0\nu2,2,1\nu3,1,1\n", target, drop=("id",))
         assert (data.columns, data.train.y.tolist()) == (("grade",), [0, 1, 1])
@@ -162,60 +156,55 @@ MANY = "id,y\n" + "".join(f"u{i % 101},{i % 2}\n" for i in range(110))
 IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
 SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
-SLIP_SAID = "a number in line 9, column 'a' of .*, but got 'o7' among 39 different numbers; correct it, or leave"
+SLIP_SAID = "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"
 TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "message"),
-    [
-        ("", {}, "the file is empty"),
-        ("a,y\n1,2\n", {}, "at least 2 rows in .*t.csv, but got 1"),
-        ("a,y\n1,2\n1\n", {}, "2 columns in line 3 of .*t.csv, but got 1"),
-        ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .*t.csv, but got 3"),
-        ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .*t.csv to differ, but got 'a' twice"),
-        ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .*t.csv, but column 2 has none"),
-        ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .*but got numbers; add a line of names"),
-        (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .*t.csv, but got byte 0xe9 in line 2"),
-        ("a,prices\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; did you mean 'prices'?"),
-        ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
-        ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
-        ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .*, but got 2"),
-        ("a,y\n1,2\n1,3\n", {"drop": ["a"]}, "a feature column beside 'y'"),
-        ("a,y\n1,2\n1,3\n", {"drop": ["y"]}, "beside the target, but got 'y', which is the target"),
-        ("ab,y\n1,2\n1,3\n", {"drop": ["abc"]}, "drop to be a column of .*; did you mean 'ab'?"),
-        ("a,y\n1,1_0\n2,1\n", {"task": "regression"}, "but got '1_0'"),
-        ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .*, but got inf"),
-        (MANY, {}, "at most 100 levels in line 2, column 'id' of .*, but got 'u0' and 101 levels"),
-        (IDS, {}, "beside 'y' in .*t.csv, but got none; left out: 'id', a different text in every row"),
-        (TYPO, {}, "line 152, column 'n' of .*, but got 'abc'"),
-        (GAPS, {}, "a target in line 3, column 'y' of .*, but it is missing, as in 2 more of 5 rows; remove such rows"),
-        ("a,y\n1,\n2,nan\n3,4\n", {"skip_bad": True}, "but it is missing, as in 1 more of 3 rows"),
-        ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .*, but got only 'no'"),
-        ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .*, but all are 4.5"),
-        (
-            "a,y\n1,u\n2,v\n3,w\n",
-            {},
-            "classes that repeat in column 'y' of .*, but got 3 values in 3 rows; give another target$",
-        ),
-        ("a,y\n1,1\n2,2\n3,3\n", {"task": "classification"}, "give another target or task='regression'$"),
-        (
-            lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40))),
-            {},
-            r"^expected column 'code' of .* is it an identifier\? drop the column$",
-        ),
-        ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .*, but got '1,234'; write 1.5"),
-        (SLIP, {}, SLIP_SAID),
-        (SLIP, {"target": "a"}, SLIP_SAID),
-        ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2.53 in size in line 3, column 'y'"),
-        ("a,y\n1,2\n1,x\n", {"task": "regression"}, "a number in line 3, column 'y' of .*, but got 'x'"),
-        ("a,y\n1,2\n1,3\n", {"task": "ranking"}, "task to be one of auto, classification, regression"),
-        ("a,y\n1," + "x" * 200_000 + "\n2,3\n", {}, "line 2 of .*t.csv to be a row, but got: field larger"),
-    ],
+test_bad_tables = refusals(
+    ("", {}, "the file is empty"),
+    ("a,y\n1,2\n", {}, "at least 2 rows in .. t.csv, but got 1"),
+    ("a,y\n1,2\n1\n", {}, "2 columns in line 3 of .. t.csv, but got 1"),
+    ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .. t.csv, but got 3"),
+    ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .. t.csv to differ, but got 'a' twice"),
+    ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .. t.csv, but column 2 has none"),
+    ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .. but got numbers; add a line of names"),
+    (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .. t.csv, but got byte 0xe9 in line 2"),
+    ("a,prices\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; did you mean 'prices'?"),
+    ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
+    ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
+    ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .. , but got 2"),
+    ("a,y\n1,2\n1,3\n", {"drop": ["a"]}, "a feature column beside 'y'"),
+    ("a,y\n1,2\n1,3\n", {"drop": ["y"]}, "beside the target, but got 'y', which is the target"),
+    ("ab,y\n1,2\n1,3\n", {"drop": ["abc"]}, "drop to be a column of .. ; did you mean 'ab'?"),
+    ("a,y\n1,1_0\n2,1\n", {"task": "regression"}, "but got '1_0'"),
+    ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .. , but got inf"),
+    (MANY, {}, "at most 100 levels in line 2, column 'id' of .. , but got 'u0' and 101 levels"),
+    (IDS, {}, "beside 'y' in .. t.csv, but got none; left out: 'id', a different text in every row"),
+    (TYPO, {}, "line 152, column 'n' of .. , but got 'abc'"),
+    (GAPS, {}, "a target in line 3, column 'y' of .. , but it is missing, as in 2 more of 5 rows; remove such rows"),
+    ("a,y\n1,\n2,nan\n3,4\n", {"skip_bad": True}, "but it is missing, as in 1 more of 3 rows"),
+    ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .. , but got only 'no'"),
+    ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .. , but all are 4.5"),
+    (
+        "a,y\n1,u\n2,v\n3,w\n",
+        {},
+        "classes that repeat in column 'y' of .. , but got 3 values in 3 rows; give another target",
+    ),
+    ("a,y\n1,1\n2,2\n3,3\n", {"task": "classification"}, "give another target or task='regression'"),
+    (
+        lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40))),
+        {},
+        "expected column 'code' of .. is it an identifier? drop the column",
+    ),
+    ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .. , but got '1,234'; write 1.5"),
+    (SLIP, {}, SLIP_SAID),
+    (SLIP, {"target": "a"}, SLIP_SAID),
+    ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2^53 in size in line 3, column 'y'"),
+    ("a,y\n1,2\n1,x\n", {"task": "regression"}, "a number in line 3, column 'y' of .. , but got 'x'"),
+    ("a,y\n1,2\n1,3\n", {"task": "ranking"}, "task to be one of auto, classification, regression"),
+    ("a,y\n1," + "x" * 200_000 + "\n2,3\n", {}, "line 2 of .. t.csv to be a row, but got: field larger"),
+    of=lambda content, options: read(content, **options),
 )
-def test_bad_tables(read, content, options, message):
-    with pytest.raises(InputError, match=message):
-        read(content, **options)
 
 
 @pytest.mark.parametrize(
@@ -240,7 +229,7 @@ def test_bad_tables(read, content, options, message):
         (["29/2/2020", "2/1/1970", "3/1/1970"], [18321, 1, 2]),
     ],
 )
-def test_numbers_and_dates_as_people_write_them(read, new, texts, expected):
+def test_numbers_and_dates_as_people_write_them(texts, expected):
     data = read(lines("a|y", *(f"{text}|{i}.5" for i, text in enumerate([*texts, ""]))))
     assert data.columns == ("a",)
     assert data.train.x[:3, 0] == pytest.approx(expected)
@@ -263,7 +252,7 @@ def test_numbers_and_dates_as_people_write_them(read, new, texts, expected):
         (["01/10/2011", "01/11/2011", "02/02/2011"], "month first, as 10 January 2011"),
     ],
 )
-def test_how_dates_are_read_that_could_be_read_two_ways_is_said(read, new, texts, reading):
+def test_how_dates_are_read_that_could_be_read_two_ways_is_said(texts, reading):
     data = read(lines("a|b|y", *(f"{text}|{i}|{i % 2}" for i, text in enumerate(texts))))
     assert data.columns == ("a", "b")
     assert data.omissions == (f"'a': {texts[0]} is read {reading}; if that is wrong, write dates as 2012-11-05",)
@@ -278,7 +267,7 @@ def test_how_dates_are_read_that_could_be_read_two_ways_is_said(read, new, texts
             data.encoder.transform(later)
 
 
-def test_a_target_of_dates_has_a_unit(read):
+def test_a_target_of_dates_has_a_unit():
     data = read("y|a\n05/11/2012|1\n03/04/2020|2\n07/08/2013|5\n")
     assert (data.task, data.unit) == ("regression", "days since 1970-01-01")
     assert data.omissions[-1] == "'y', the target, holds dates: its numbers are days since 1970-01-01"
@@ -289,18 +278,18 @@ def test_a_target_of_dates_has_a_unit(read):
     "texts",
     [["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]],
 )
-def test_what_is_no_number_stays_text(read, texts):
+def test_what_is_no_number_stays_text(texts):
     data = read(lines("a|y", *(f"{text}|{i}" for i, text in enumerate(texts * 2))))
     assert data.columns == tuple(f"a={text}" for text in (*sorted(texts), "?"))
 
 
-def test_few_numbers_beside_a_word_and_classes_with_commas_are_levels(read):
+def test_few_numbers_beside_a_word_and_classes_with_commas_are_levels():
     few = lines("a,b,y", *(f"{i % 19 or '19+'},{i},{'uv'[i % 2]}" for i in range(60)))
     assert "a=19+" in read(few).columns
     assert read("a;y\n1;1,5\n2;1,5\n3;8\n", task="classification").classes == ("1,5", "8")
 
 
-def test_columns_that_name_the_rows_are_named_and_left_out(read):
+def test_columns_that_name_the_rows_are_named_and_left_out():
     table = lines("name,user_id,step,id,y", *(f"u{i},{i * 7},{i},{i % 3},{i / 2}" for i in range(12)))
     data = read(table)
     assert data.columns == ("step", "id")  # a count is none by another name, nor is an id that repeats
@@ -312,7 +301,7 @@ def test_columns_that_name_the_rows_are_named_and_left_out(read):
 
 
 @pytest.mark.parametrize("rows", [4, 12])
-def test_an_index_that_pandas_wrote_is_left_out(read, rows):
+def test_an_index_that_pandas_wrote_is_left_out(rows):
     data = read(lines(",Unnamed: 0,a,y", *(f"{i},{i // 2},{i % 3},{i / 2}" for i in range(rows))))
     assert data.columns == ("a",)
     assert data.omissions == (
@@ -328,7 +317,7 @@ def test_an_index_that_pandas_wrote_is_left_out(read, rows):
     ("name", "fate"),
     [("customer_no", "noted"), ("orderNumber", "noted"), ("CustomerID", "left out"), ("piano", ""), ("steps", "")],
 )
-def test_numbers_that_may_name_the_rows_are_said(read, name, fate):
+def test_numbers_that_may_name_the_rows_are_said(name, fate):
     data = read(lines(f"{name},a,y", *(f"{(i * 7) % 12 + 1},{i % 3},{i / 2}" for i in range(12))))
     assert data.columns == (("a",) if fate == "left out" else (name, "a"))
     if fate == "noted":
@@ -338,7 +327,7 @@ def test_numbers_that_may_name_the_rows_are_said(read, name, fate):
         assert bool(data.omissions) == bool(fate)
 
 
-def test_rows_without_a_target_are_skipped_on_request_and_counted(read):
+def test_rows_without_a_target_are_skipped_on_request_and_counted():
     data = read("c,a,y\nu,1,0.5\nv,2,\nu,3,na\nw,4,1.5\n,5,2.5\n", skip_bad=True)
     assert data.train.y.tolist() == [0.5, 1.5, 2.5]
     assert data.columns == ("c=u", "c=w", "c=?", "a")
@@ -471,17 +460,13 @@ def test_targets_are_scaled():
     assert z.std() == pytest.approx(1, rel=1e-6)
 
 
-def test_rows_and_targets_that_cannot_be_scaled():
-    with pytest.raises(InputError, match="finite numbers or NaN"):
-        Standardizer.fit(np.asarray([[np.inf], [1.0]]))
-    with pytest.raises(InputError, match=r"rows of shape \(N, D\), but got shape \(0, 3\)"):
-        Standardizer.fit(np.empty((0, 3)))
-    with pytest.raises(InputError, match="expected 1 columns, but got 2"):
-        Standardizer.fit(np.ones((2, 1))).transform(np.ones((2, 2)))
-    with pytest.raises(InputError, match="targets that differ, but all are 3"):
-        TargetScaler.fit(np.full(4, 3.0))
-    with pytest.raises(InputError, match="finite targets"):
-        TargetScaler.fit(np.asarray([1.0, GAP]))
+test_rows_and_targets_that_cannot_be_scaled = refusals(
+    (Standardizer.fit, np.asarray([[np.inf], [1.0]]), "finite numbers or NaN"),
+    (Standardizer.fit, np.empty((0, 3)), "rows of shape (N, D), but got shape (0, 3)"),
+    (Standardizer.fit(np.ones((2, 1))).transform, np.ones((2, 2)), "expected 1 columns, but got 2"),
+    (TargetScaler.fit, np.full(4, 3.0), "targets that differ, but all are 3"),
+    (TargetScaler.fit, np.asarray([1.0, GAP]), "finite targets"),
+)
 
 
 def test_only_a_column_that_float32_would_blur_is_kept_wide():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad.errors import InputError
 from rcad.loss.method_rows import label, rows_to_plain
 from rcad.loss.methods import Method
@@ -18,6 +18,7 @@ from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_pl
 from rcad.runs.recipes import RECIPES
 from rcad.train.one_gpu import can_join, can_share
 from rcad.train.scheduler import canonical_config
+from runs.conftest import CONFIG
 
 GOOD = {
     "data": {"name": "digits"},
@@ -33,49 +34,41 @@ def build(**changes):
     return RunConfig(**{"method": (("erm", ()),), **parts, **changes})
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"data": {"name": ""}}, "expected data.name to be a text, but got ''"),
-        ({"data": {"name": "a\udcff"}}, "expected data.name to be valid Unicode"),
-        ({"data": {"task": "regresion"}}, "but got 'regresion'; did you mean 'regression'?"),
-        ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
-        ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
-        ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
-        ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
-        ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
-        ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
-        (
-            {"model": {"hidden": 64}},
-            "expected model.hidden to be a list, each item a whole number (or none), but got 64",
-        ),
-        ({"model": {"hidden": [64, "x"]}}, "expected model.hidden[1] to be a whole number, but got 'x'"),
-        ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
-        ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
-        ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
-        ({"optim": {"lr": True}}, "expected optim.lr to be a finite number, but got True"),
-        ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
-        ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
-        ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
-        ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
-        ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
-        ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
-        ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
-        ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
-        ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
-        ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
-        (
-            {"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}},
-            "expected data.validation > 0 for train.patience, but got 0.0",
-        ),
-        ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
-        ({"seed": 2**63}, "expected seed to be at most 9223372036854775807"),
-        ({"method": ()}, "expected method to be a list of at least one row, but got ()"),
-    ],
+test_bad_values_are_named = refusals(
+    ({"data": {"name": ""}}, "expected data.name to be a text, but got ''"),
+    ({"data": {"name": "a\udcff"}}, "expected data.name to be valid Unicode"),
+    ({"data": {"task": "regresion"}}, "but got 'regresion'; did you mean 'regression'?"),
+    ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
+    ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
+    ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
+    ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
+    ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
+    ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
+    ({"model": {"hidden": 64}}, "expected model.hidden to be a list, each item a whole number (or none), but got 64"),
+    ({"model": {"hidden": [64, "x"]}}, "expected model.hidden[1] to be a whole number, but got 'x'"),
+    ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
+    ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
+    ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
+    ({"optim": {"lr": True}}, "expected optim.lr to be a finite number, but got True"),
+    ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
+    ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
+    ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
+    ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
+    ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
+    ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
+    ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
+    ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
+    ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
+    ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
+    (
+        {"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}},
+        "expected data.validation > 0 for train.patience, but got 0.0",
+    ),
+    ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
+    ({"seed": 2**63}, "expected seed to be at most 9223372036854775807"),
+    ({"method": ()}, "expected method to be a list of at least one row, but got ()"),
+    of=lambda changes: build(**changes),
 )
-def test_bad_values_are_named(changes, message):
-    with one_line(message):
-        build(**changes)
 
 
 def test_is_a_frozen_value_that_prints_what_was_chosen():
@@ -128,24 +121,17 @@ def edited(*path, value):
     return dict(plain)
 
 
-@pytest.mark.parametrize(
-    ("plain", "message"),
-    [
-        ([], "expected a config to be a table of sections, but got []"),
-        ({}, "expected data to be given, but it is missing"),
-        (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
-        (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
-        (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
-        (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
-        (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
-        (edited("recipe", value="papr"), "expected recipe to be one of paper"),
-    ],
+test_bad_plain_data_is_named_with_its_file = refusals(
+    ([], "in my.toml: expected a config to be a table of sections, but got []"),
+    ({}, "expected data to be given, but it is missing"),
+    (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
+    (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
+    (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
+    (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
+    (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
+    (edited("recipe", value="papr"), "expected recipe to be one of paper"),
+    of=lambda plain: from_plain(plain, source="my.toml"),
 )
-def test_bad_plain_data_is_named_with_its_file(plain, message):
-    with pytest.raises(InputError) as caught:
-        from_plain(plain, source="my.toml")
-    assert str(caught.value).startswith("in my.toml: ")
-    assert message in str(caught.value)
 
 
 def test_a_recipe_fills_what_is_not_given():
@@ -296,18 +282,18 @@ METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.
         ("data.target=1", "data", "target", "1"),
     ],
 )
-def test_text_becomes_the_declared_type(config, setting, section, key, value):
-    result = getattr(getattr(override(config, [setting]), section), key)
+def test_text_becomes_the_declared_type(setting, section, key, value):
+    result = getattr(getattr(override(CONFIG, [setting]), section), key)
     assert result == value
     assert type(result) is type(value)
 
 
-def test_nothing_else_changes(config):
-    expected = to_plain(config)
+def test_nothing_else_changes():
+    expected = to_plain(CONFIG)
     expected["train"]["epochs"] = 7
     expected["seed"] = 9
-    assert to_plain(override(config, ["train.epochs=5", "seed=9", "train.epochs=7"])) == expected
-    assert override(config, []) == config
+    assert to_plain(override(CONFIG, ["train.epochs=5", "seed=9", "train.epochs=7"])) == expected
+    assert override(CONFIG, []) == CONFIG
 
 
 @pytest.mark.parametrize(
@@ -320,47 +306,42 @@ def test_nothing_else_changes(config):
         ("method.lam=all", "rcad", {"alpha": 0.5, "lam": "all"}),
     ],
 )
-def test_parameters_go_to_the_method_that_has_them(config, setting, row, parameters):
-    method = dict(override(config, [setting], methods=METHODS).method)
+def test_parameters_go_to_the_method_that_has_them(setting, row, parameters):
+    method = dict(override(CONFIG, [setting], methods=METHODS).method)
     assert dict(method[row]) == parameters
 
 
-def test_method_as_a_whole_and_without_the_table(config):
-    assert dict(override(config, ["method.steps=3"]).method[-1][1])["steps"] == 3  # a new one goes to the last row
-    assert override(config, ["method=mixup + rcad", "method.mixup.alpha=2"]).method == (
+def test_method_as_a_whole_and_without_the_table():
+    assert dict(override(CONFIG, ["method.steps=3"]).method[-1][1])["steps"] == 3  # a new one goes to the last row
+    assert override(CONFIG, ["method=mixup + rcad", "method.mixup.alpha=2"]).method == (
         ("mixup", (("alpha", 2),)),
         ("rcad", (("alpha", "auto"), ("lam", "auto"))),
     )
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
-        ("train.epoch=5", "but got 'train.epoch'; did you mean 'train.epochs'?"),
-        ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
-        ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
-        ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
-        ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
-        ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
-        ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
-        ("method=", "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got ''"),
-        ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
-        ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),
-        ("method.=1", "but got 'method.'"),
-    ],
+test_bad_settings_are_named = refusals(
+    ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
+    ("train.epoch=5", "but got 'train.epoch'; did you mean 'train.epochs'?"),
+    ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
+    ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
+    ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
+    ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
+    ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
+    ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
+    ("method=", "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got ''"),
+    ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
+    ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),
+    ("method.=1", "but got 'method.'"),
+    of=lambda setting: override(CONFIG, [setting], methods=METHODS),
 )
-def test_bad_settings_are_named(config, setting, message):
-    with one_line(message):
-        override(config, [setting], methods=METHODS)
 
 
-def test_a_parameter_that_cannot_be(config):
+def test_a_parameter_that_cannot_be():
     with pytest.raises(InputError, match=r"but got 'method\.alpha'; there is none$"):
-        override(replace(config, method=(("erm", ()),)), ["method.alpha=1"], methods={"erm": {}})
+        override(replace(CONFIG, method=(("erm", ()),)), ["method.alpha=1"], methods={"erm": {}})
     for key in ("method.name", "method.a b"):
         with pytest.raises(InputError, match=r"expected a parameter like method\.alpha"):
-            override(config, [f"{key}=1"])
+            override(CONFIG, [f"{key}=1"])
 
 
 def test_few_labels_trains_on_every_label_and_can_be_joined():

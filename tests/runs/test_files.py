@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad.errors import InputError
 from rcad.runs import locks
 from rcad.runs.files import (
@@ -23,6 +23,7 @@ from rcad.runs.files import (
     check_folder,
     dumps,
     leftovers,
+    loads,
     read_log,
     ready_folder,
     replacing,
@@ -144,23 +145,13 @@ def test_a_record_says_its_kind_and_schema(tmp_path):
     assert COLOUR.parse({"schema": 1, "colour": "red"}, "old.json") == Colour("red")  # from before there were kinds
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("{", "to be valid JSON"),
-        ("[1]", "expected a record to be an object, but got [1]"),
-        ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
-        (
-            '{"kind": "colour", "schema": 3}',
-            "expected a record of schema 2, but got 3; read it with the version of rcad",
-        ),
-    ],
+test_what_is_no_such_record_is_named_in_one_line = refusals(
+    ("{", "to be valid JSON"),
+    ("[1]", "expected a record to be an object, but got [1]"),
+    ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
+    ('{"kind": "colour", "schema": 3}', "expected a record of schema 2, but got 3; read it with the version of rcad"),
+    of=lambda content: COLOUR.parse(loads(content, "x.json"), "x.json"),
 )
-def test_what_is_no_such_record_is_named_in_one_line(content, says, tmp_path):
-    path = tmp_path / "x.json"
-    path.write_text(content)
-    with one_line(says, str(path)):
-        COLOUR.read(path)
 
 
 TAKE = """

@@ -14,20 +14,21 @@ from rcad.runs import pack
 from rcad.runs.pack import PackedRun, export, read_pack, thinned, write_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import RECORD, Store, prune
+from runs.conftest import make_record
 
 ATTACKS = {"schema": 1, "numbers": {"attacked_accuracy": 0.1 + 0.2}}
 
 
-def long_record(make_record, seed=0, count=200, **options):
+def long_record(seed=0, count=200, **options):
     rows = [{"epoch": e, "loss": 1 / e, "lr": 0.1, "val_nll": e / 3, "val_accuracy": 50.0} for e in range(1, count + 1)]
     return make_record(seed, **{"epochs": rows, "metrics": {"test_nll": 1 / 3, "selected_epoch": 77.0}, **options})
 
 
 @pytest.fixture
-def store(tmp_path, make_record):
+def store(tmp_path):
     store = Store.open(tmp_path / "runs")
     for seed, status in enumerate(("done", "diverged", "done")):
-        record = long_record(make_record, seed, status=status)
+        record = long_record(seed, status=status)
         store.write(record)
         if seed == 0:
             (store.folder(record.id) / "evaluation").mkdir()
@@ -68,8 +69,8 @@ def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store, tmp_path
 
 
 @pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 1000])
-def test_thinning_keeps_the_ends_and_the_chosen_epoch(count, make_record):
-    record = long_record(make_record, count=count)
+def test_thinning_keeps_the_ends_and_the_chosen_epoch(count):
+    record = long_record(count=count)
     found = thinned(record)
     assert len(found.epochs) == min(count, 50)
     assert thinned(found) == found
@@ -78,7 +79,7 @@ def test_thinning_keeps_the_ends_and_the_chosen_epoch(count, make_record):
     assert kept >= {epoch for epoch in (1, 77, count) if 0 < epoch <= count}
 
 
-def test_a_store_takes_packed_runs_as_finished(store, tmp_path, make_record):
+def test_a_store_takes_packed_runs_as_finished(store, tmp_path):
     file = packed(store, tmp_path / "elsewhere.jsonl.gz")
     records = {record.id: thinned(record) for record in store.records()}
     given = Store.open(tmp_path / "new", packs=[file])
@@ -98,10 +99,10 @@ def test_a_store_takes_packed_runs_as_finished(store, tmp_path, make_record):
             prune(one, ids=[one.ids()[0]])
 
 
-def test_a_folder_with_a_record_wins_over_a_pack(store, tmp_path, make_record):
+def test_a_folder_with_a_record_wins_over_a_pack(store, tmp_path):
     file = packed(store, tmp_path / "elsewhere.jsonl.gz")
     both = Store.open(tmp_path / "both", packs=[file])
-    mine = long_record(make_record, 0, message="mine")
+    mine = long_record(0, message="mine")
     with both.lock(mine.config):
         assert both.get(mine.id).message == ""  # a folder without a record is none yet
         both.write(mine)
@@ -112,7 +113,7 @@ def test_a_folder_with_a_record_wins_over_a_pack(store, tmp_path, make_record):
     assert both.packed(mine.id).evaluations == {"attacks.json": ATTACKS}
 
 
-def test_a_run_in_two_packs_must_be_the_same(store, tmp_path, make_record):
+def test_a_run_in_two_packs_must_be_the_same(store, tmp_path):
     file = packed(store, tmp_path / "a.jsonl.gz")
     record = store.records()[0]
     write_pack(tmp_path / "b.jsonl.gz", [PackedRun(record, {"ood.json": {"schema": 1}})])
@@ -123,8 +124,8 @@ def test_a_run_in_two_packs_must_be_the_same(store, tmp_path, make_record):
         two.ids()
 
 
-def test_what_cannot_be_packed(tmp_path, make_record, monkeypatch):
-    record = long_record(make_record)
+def test_what_cannot_be_packed(tmp_path, monkeypatch):
+    record = long_record()
     with pytest.raises(InputError, match=r"ends in \.jsonl\.gz, but got 'study\.json'"):
         write_pack(Path("study.json"), [PackedRun(record)])
     with pytest.raises(InputError, match="finished runs to pack, but there are none"):
@@ -160,8 +161,8 @@ def test_a_file_that_is_no_pack_is_named_in_one_line(content, reason, tmp_path):
         read_pack(path)
 
 
-def test_no_file_is_written_outside_a_run(tmp_path, make_record):
-    write_pack(tmp_path / "x.jsonl.gz", [PackedRun(long_record(make_record), {"../../evil.json": {}})])
+def test_no_file_is_written_outside_a_run(tmp_path):
+    write_pack(tmp_path / "x.jsonl.gz", [PackedRun(long_record(), {"../../evil.json": {}})])
     with pytest.raises(InputError, match="expected evaluations by file name"):
         read_pack(tmp_path / "x.jsonl.gz")
 
@@ -182,7 +183,7 @@ def test_every_damage_is_found(store, tmp_path):
 
 
 @pytest.fixture
-def records(make_record):
+def records():
     return [
         make_record(seed=0, metrics={"accuracy": 0.1 + 0.2, "n": 1}),
         make_record(seed=1, status="diverged", metrics={"accuracy": float("nan"), "n": 0.5}, message='a "b",\nc'),

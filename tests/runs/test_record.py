@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 import rcad.runs
-from one_line import one_line
+from one_line import refusals
 from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Split, commit, versions
+from runs.conftest import make_record
 
 
-def test_a_record_shows_itself_in_a_notebook(make_record):
+def test_a_record_shows_itself_in_a_notebook():
     epochs = [{"epoch": k, "loss": 2.0 - k, "val_nll": 1.0 + k, "seconds": 1.0} for k in range(2)]
     shown = make_record(epochs=epochs, message="<b>", status="diverged")._repr_html_()
     assert "<th>trained</th><td>rcad(alpha=0.5) on digits, seed 0</td>" in shown
@@ -26,54 +27,44 @@ def test_a_record_shows_itself_in_a_notebook(make_record):
     assert "by epoch" not in make_record(epochs=())._repr_html_()
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"status": "finished"},
-            "expected status to be one of running, interrupted, diverged, done, but got 'finished'",
-        ),
-        ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
-        ({"started": None}, "expected started to be an ISO time in UTC"),
-        ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
-        ({"finished": None}, "expected finished for a run that is done, but got None"),
-        ({"message": None}, "expected message to be a text, but got None"),
-        ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
-        ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
-        ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
-        ({"epochs": [{"loss": 1}, 3]}, "expected epochs[1] to be a table with texts as keys, but got 3"),
-        ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
-        ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
-        ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
-        ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
-    ],
+test_bad_values_are_named = refusals(
+    ({"status": "finished"}, "expected status to be one of running, interrupted, diverged, done, but got 'finished'"),
+    ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
+    ({"started": None}, "expected started to be an ISO time in UTC"),
+    ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
+    ({"finished": None}, "expected finished for a run that is done, but got None"),
+    ({"message": None}, "expected message to be a text, but got None"),
+    ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
+    ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
+    ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
+    ({"epochs": [{"loss": 1}, 3]}, "expected epochs[1] to be a table with texts as keys, but got 3"),
+    ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
+    ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
+    ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
+    ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
+    of=lambda changes: make_record(**changes),
 )
-def test_bad_values_are_named(make_record, changes, message):
-    with one_line(message):
-        make_record(**changes)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: "[" * 100_000, "lists nested too deeply"),
-        (lambda text: text.replace("0.875", "NaN"), "to be valid JSON, but got: the constant NaN"),
-        (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
-        (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
-        (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected a record of schema 1, but got 2"),
-        (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
-        (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
-        (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
-        (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
-    ],
+TEXT = dumps(sealed(make_record().to_dict()))
+test_bad_files_are_named = refusals(
+    (lambda text: "[" * 100_000, "lists nested too deeply"),
+    (lambda text: text.replace("0.875", "NaN"), "record.json to be valid JSON, but got: the constant NaN"),
+    (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
+    (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
+    (
+        lambda text: text.replace('"schema": 1', '"schema": 2'),
+        "in record.json: expected a record of schema 1, but got 2",
+    ),
+    (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
+    (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
+    (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
+    (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
+    of=lambda change: RunRecord.from_dict(loads(change(TEXT), "record.json"), source="record.json"),
 )
-def test_bad_files_are_named(make_record, change, message):
-    text, source = dumps(sealed(make_record().to_dict())), "runs/x/record.json"
-    with one_line(message, source):
-        RunRecord.from_dict(loads(change(text), source), source=source)
 
 
-def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record):
+def test_json_goes_both_ways_with_null_for_what_is_not_finite():
     metrics = {"a": np.float32(0.1), "b": 0.1 + 0.2, "c": np.int64(2), "nll": float("nan"), "f": np.float32("inf")}
     rows = [{"loss": float("inf"), "epoch": np.int64(3)}]
     record = make_record(message="é\n", commit="abc", status="diverged", metrics=metrics, epochs=rows)

@@ -11,9 +11,9 @@ import pytest
 
 from rcad.errors import InputError
 from rcad.runs import locks
-from rcad.runs.files import leftovers
 from rcad.runs.plain import config_id
 from rcad.runs.store import LOCK, RECORD, Store, prune
+from runs.conftest import CONFIG, make_record
 
 CLAIM = """
 import json, os, signal, sys
@@ -28,16 +28,6 @@ WRITE_FOR_EVER = f"""{CLAIM}
 for number in range(10**9):
     store.write(replace(record, metrics={{"number": number}}, message="x" * 50_000))
     print(number, flush=True)
-"""
-DIE_IN = f"""{CLAIM}
-original, calls = getattr(os, sys.argv[2]), []
-def die(*arguments):
-    calls.append(arguments)
-    if sys.argv[2] != "close" or len(calls) == 2:  # the second file closed is the folder, after the renaming
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(*arguments)
-setattr(os, sys.argv[2], die)
-store.write(record)
 """
 
 
@@ -56,18 +46,7 @@ def start(program, *arguments, record):
     return process
 
 
-@pytest.mark.parametrize(("function", "kept"), [("fsync", "old"), ("replace", "old"), ("close", "new")])
-def test_a_kill_at_each_step_of_a_write(store, make_record, function, kept):
-    """Before the new file is on disk, before it has the name, and after."""
-    store.write(make_record(message="old"))
-    process = start(DIE_IN, str(store.path), function, record=make_record(message="new"))
-    assert process.wait() == -signal.SIGKILL
-    assert len(leftovers(store.path)) == (kept == "old")
-    assert Store.open(store.path).get(make_record().id).message == kept
-    assert leftovers(store.path) == []
-
-
-def test_writes_and_reads(store, make_record):
+def test_writes_and_reads(store):
     records = [make_record(seed=seed, started=f"2024-01-31T12:00:0{9 - seed}+00:00") for seed in range(3)]
     for record in records:
         store.write(record)
@@ -82,7 +61,7 @@ def test_writes_and_reads(store, make_record):
     assert store.records() == records[::-1]
 
 
-def test_status(store, make_record):
+def test_status(store):
     record = make_record(status="running", finished=None)
     assert store.status(record.config) == "new"
     with store.lock(record.config):
@@ -95,7 +74,7 @@ def test_status(store, make_record):
     assert store.status(record.config) == "diverged"
 
 
-def test_a_finished_record_stays_finished(store, make_record):
+def test_a_finished_record_stays_finished(store):
     store.write(make_record())
     with pytest.raises(InputError, match="to stay done, but got a record that is running; prune it first"):
         store.write(make_record(status="running", finished=None))
@@ -104,7 +83,7 @@ def test_a_finished_record_stays_finished(store, make_record):
     assert store.records()[0].metrics == {"accuracy": 0.9}
 
 
-def test_a_run_is_found_by_the_start_of_its_id(store, make_record):
+def test_a_run_is_found_by_the_start_of_its_id(store):
     with pytest.raises(InputError, match=r"expected the id of a run in .*, but got 'last'"):
         store.find("last")
     for seed in range(17):  # of 17 ids, two share their first digit
@@ -124,7 +103,7 @@ def test_a_run_is_found_by_the_start_of_its_id(store, make_record):
         store.folder("../" + "0" * 13)
 
 
-def test_a_broken_record_is_named_and_can_be_stepped_over(store, make_record):
+def test_a_broken_record_is_named_and_can_be_stepped_over(store):
     good, broken = make_record(seed=0), make_record(seed=1)
     store.write(good)
     store.write(broken)
@@ -139,7 +118,7 @@ def test_a_broken_record_is_named_and_can_be_stepped_over(store, make_record):
         store.records()
 
 
-def test_two_processes_do_not_share_a_run(store, make_record):
+def test_two_processes_do_not_share_a_run(store):
     record = make_record()
     process = start(WRITE_FOR_EVER, str(store.path), record=record)
     try:
@@ -161,7 +140,7 @@ def test_two_processes_do_not_share_a_run(store, make_record):
     assert store.records() == [record]
 
 
-def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store, make_record):
+def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store):
     store.write(make_record())
     folder, checkpoint = store.folder(make_record().id), store.checkpoint(make_record().id)
     left = [checkpoint / ".w.safetensors.0123456789ab.partial", store.path / f".{'0' * 16}.0123456789ab.removed" / "x"]
@@ -177,7 +156,7 @@ def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store, make_
 
 
 @pytest.mark.parametrize("status", ["done", "running"])
-def test_opening_finishes_what_a_kill_after_the_record_left(store, make_record, status):
+def test_opening_finishes_what_a_kill_after_the_record_left(store, status):
     record = make_record(status=status)
     store.write(record)
     folder = store.folder(record.id)
@@ -202,21 +181,21 @@ def test_open_says_where_there_is_nothing(tmp_path):
         Store.open(tmp_path / "file")
 
 
-def test_a_failure_while_claiming_frees_the_run(store, config, monkeypatch):
+def test_a_failure_while_claiming_frees_the_run(store, monkeypatch):
     def fail(*_):
         raise InputError("the disk is full")
 
     with monkeypatch.context() as patch:
         patch.setattr("rcad.runs.files.write_text", fail)
         with pytest.raises(InputError, match="the disk is full"):
-            store.lock(config)
-    with store.lock(config):
-        assert store.config(config_id(config)) == config
-    assert store.config(config_id(config)) == replace(config)
+            store.lock(CONFIG)
+    with store.lock(CONFIG):
+        assert store.config(config_id(CONFIG)) == CONFIG
+    assert store.config(config_id(CONFIG)) == replace(CONFIG)
 
 
 @pytest.fixture
-def runs(store, make_record):
+def runs(store):
     """One run of every status, by status; each with a checkpoint of 10 bytes."""
     made = {}
     for seed, status in enumerate(("done", "diverged", "interrupted", "running", "broken", "claimed")):
