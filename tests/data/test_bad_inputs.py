@@ -162,6 +162,7 @@ CASES = [
     *((*case, {}) for case in (*UNCHECKED, *PLAIN)),
     (lambda t: cifar100(t, RECORD100), "labels to be one of fine, coarse, but got 'middle'", {"labels": "middle"}),
     (lambda t: pets(t), "size to be .* but got 0", {"size": 0}),
+    (lambda t: write(t / "s", a__x_dot_png=b"", b__y_dot_png=b"?"), "can be read in .*s, but all", {"skip_bad": True}),
     (lambda t: pets(t), "to be one of size, skip_bad, but got 'sizes'", {"sizes": 3}),
     (lambda t: npy(t, "(4000000, 1500)"), "128 bytes cannot hold float64 of shape", {"target": 0}),
     (lambda t: npy(t, "(((("), "d.npy to be a whole NumPy file", {"target": 0}),

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import sklearn.datasets
 
 from data.conftest import shard, write
 from one_line import one_line
@@ -232,36 +233,25 @@ def test_broken_files(root, file, content, message):
         load_uci("yacht", data_dir=root)
 
 
-def test_digits_are_images():
-    from sklearn.datasets import load_digits
-
-    data = load_embedded("digits")
-    assert data.is_image
-    assert (data.train.x.shape, data.train.x.dtype, data.train.y.dtype) == ((1797, 1, 8, 8), np.uint8, np.int64)
-    assert data.classes == tuple("0123456789")
-    levels = {int(v): round(v * 255 / 16) for v in range(17)}
-    assert np.array_equal(data.train.x[:, 0], np.vectorize(levels.get)(load_digits().images))
-    assert data.train.x.max() == 255
-    assert "0..16" in data.note
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "classes"),
     [
+        ("digits", (1797, 1, 8, 8), tuple("0123456789")),
         ("breast_cancer", (569, 30), ("malignant", "benign")),
         ("wine_recognition", (178, 13), ("class_0", "class_1", "class_2")),
         ("diabetes", (442, 10), ()),
     ],
 )
-def test_tables(name, shape, classes):
+def test_the_sets_of_scikit_learn(name, shape, classes):
     data = load_embedded(name)
-    assert data.name == name
-    assert data.train.x.shape == shape
-    assert data.train.x.dtype == np.float32
-    assert data.classes == classes
-    assert len(data.columns) == shape[1]
+    assert (data.name, data.train.x.shape, data.classes) == (name, shape, classes)
     assert data.task == ("classification" if classes else "regression")
     assert data.train.y.dtype == (np.int64 if classes else np.float32)
+    assert data.train.x.dtype == (np.uint8 if data.is_image else np.float32)
+    assert len(data.columns) == (0 if data.is_image else shape[1])
+    if data.is_image:
+        levels = {int(v): round(v * 255 / 16) for v in range(17)}
+        assert np.array_equal(data.train.x[:, 0], np.vectorize(levels.get)(sklearn.datasets.load_digits().images))
 
 
 @pytest.mark.parametrize("name", EMBEDDED)

@@ -345,17 +345,10 @@ def save(tmp_path, **content):
     return str(tmp_path / "d.npz")
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        NCHW,
-        NCHW.transpose(0, 2, 3, 1),
-        NCHW.astype(np.int64),
-        NCHW / 255,
-        (NCHW / 255).astype(np.float32).transpose(0, 2, 3, 1),
-    ],
-    ids=["NCHW", "NHWC", "int64", "float64", "float32 NHWC"],
-)
+FORMS = (NCHW, NCHW.transpose(0, 2, 3, 1), NCHW.astype(np.int64), NCHW / 255, (NCHW / 255).astype(np.float32))
+
+
+@pytest.mark.parametrize("x", FORMS)
 def test_images_become_uint8_nchw(tmp_path, x):
     dataset = arrays.load(save(tmp_path, x=x, y=LABELS))
     assert dataset.train.x.dtype == np.uint8
