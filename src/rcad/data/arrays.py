@@ -22,9 +22,8 @@ Array = npt.NDArray[Any]
 def load(name_or_path: str) -> Dataset:
     """Images or features from an .npz; read into memory, since they are already decoded.
 
-    Images (N, H, W), (N, C, H, W) or (N, H, W, C) with C of 1 or 3 become uint8 (N, C, H, W); floats must lie in [0, 1]
-    and are rounded to the nearest of 256 levels. Features (N, D) become float32. Integer or text targets are classes;
-    float targets are regression.
+    Images (N, H, W), (N, C, H, W) or (N, H, W, C), floats in [0, 1] or whole numbers up to 255, become uint8 (N, C, H,
+    W); features (N, D) float32. Integer or text targets are classes; float targets are regression.
     """
     path = Path(name_or_path)
     arrays = read_arrays(path)

@@ -33,8 +33,7 @@ from rcad.data.files import REMEDY, check_room, digest, exclusive_lock, extract,
 from rcad.errors import InputError, expanded
 
 T = TypeVar("T")
-Entry = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
-"""What was said of an entry, and its arrays by name."""
+Entry = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # what was said of an entry, and its arrays by name
 FORMAT = 1
 # Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
 DECODING = 3
@@ -65,11 +64,9 @@ def cached(
 ) -> Dataset:
     """The data set that `build` makes from `files`, from the cache where it is there and whole.
 
-    Args:
-        kind: the reader; with the files' fingerprint and `options` (JSON values) it is the entry's key.
-        files: every file that the arrays depend on, below `root`.
-        build: writes train_x.npy, train_y.npy and perhaps test_x.npy and test_y.npy; returns the `classes`, the `note`
-            and perhaps the `omissions` of the data set.
+    `kind`, what the files below `root` hold and `options` (JSON values) are the key. `build` writes train_x.npy,
+    train_y.npy and perhaps test_x.npy and test_y.npy; it returns the `classes`, the `note` and perhaps the `omissions`
+    of the data set.
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]

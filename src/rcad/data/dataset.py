@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rcad.data.table_encoder import TableEncoder
 
 Task = Literal["classification", "regression"]
-Progress = Callable[[int, int], None]
-"""Called with how much is done, and of how much."""
+Progress = Callable[[int, int], None]  # called with how much is done, and of how much
 
 
 def no_progress(done: int, total: int) -> None:
@@ -32,13 +31,11 @@ def no_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Examples and their targets.
+    """Examples and their targets; float64 where float32 would blur them (`rcad.data.scaling`).
 
     Args:
         x: images as uint8 (N, C, H, W), or a `rcad.data.streams.Stream` of them; or features as float32 (N, D).
         y: labels as int64 (N,), or regression targets as float32 (N,).
-
-    Features and targets are float64 where float32 would blur them (`rcad.data.scaling`).
     """
 
     x: Any
@@ -168,15 +165,10 @@ def index_hash(index: npt.ArrayLike) -> str:
 def holdout(
     y: npt.NDArray[Any], fraction: float = 0.1, *, seed: int, stratified: bool = True, purpose: int = _HOLDOUT
 ) -> tuple[Index, Index]:
-    """Hold out `fraction` of the examples, rounded, but at least one and never all.
+    """Hold out `fraction` of the examples, rounded, but at least one and never all, in another draw for each `purpose`.
 
-    Args:
-        y: labels (N,), or any targets when not stratified.
-        stratified: every class gives its share to within one example, and keeps at least one for training.
-        purpose: another purpose draws other examples.
-
-    Returns:
-        (train, validation): sorted, disjoint, together all of 0..N-1.
+    Stratified, every class of the labels `y` gives its share to within one example, and keeps at least one for
+    training. Returns (train, validation): sorted, disjoint, together all of 0..N-1.
     """
     if len(y) < 2:
         raise InputError(f"expected at least 2 examples to hold some out, but got {len(y)}")
@@ -193,10 +185,7 @@ def holdout(
 def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> Index:
     """Draw n examples without replacement, as sorted indices; with one seed, a smaller subset lies inside a larger one.
 
-    Args:
-        y: labels (N,), or any targets when not balanced.
-        n: how many, at most N; at least one for each class.
-        balanced: the numbers of examples of any two classes differ by at most one; otherwise uniform over all examples.
+    Balanced, the numbers of examples of any two classes differ by at most one; otherwise uniform over all examples.
     """
     if n < 1 or n > len(y):
         raise InputError(f"expected a subset of 1 to {len(y)} examples, but got {n}")
@@ -239,9 +228,7 @@ def resolve(
     Args:
         n: examples to train and select with; None for all.
         balanced: class-balanced or uniform subset; regression is always uniform.
-        validation: share of the n examples in [0, 1); 0 for none.
         seed: >= 0; decides subset and hold-outs.
-        split: which standard split, from 0.
         test_fraction: in [0, 1); 0 is refused where the source has a test set or standard splits.
     """
     labelled = dataset.task == "classification"

@@ -1,9 +1,8 @@
 """Processes that decode images, for whoever reads a whole set and for streams.
 
-Pillow keeps Python's lock for what it does in Python, 0.3 to 0.5 of the 2.5 ms that a photograph takes: 16 threads did
-the work of four cores, and slowed the thread that launches training steps. Here each thread hands its images to a
-process of its own and waits without the lock. Pixels come in a file in memory that both see: from a pipe they would
-come in dozens of pieces.
+Pillow keeps Python's lock for a fifth of its time: 16 threads did the work of four cores, and slowed the thread that
+launches training steps. Here each thread hands its images to a process of its own and waits without the lock. Pixels
+come in a file in memory that both see: from a pipe they would come in dozens of pieces.
 
 The processes are plain ones, not a multiprocessing pool: forking a process that has torch's threads can deadlock, and
 spawning re-imports the caller's script, which fails without a main guard.

@@ -31,13 +31,11 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", 
 # Naming the formats keeps Pillow from trying all fifty on every image, which is both slower and less safe.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 _GREY_MODES = ("1", "L", "LA", "La", "I")
-SOURCE_LENGTH = 512
-"""Images that a process takes at a time: few enough to share the work."""
+SOURCE_LENGTH = 512  # images that a process takes at a time: few enough to share the work
 LARGEST_SIZE = 4096
 _BUFFER = 1 << 20
 T = TypeVar("T")
-Encoded = tuple[str, bytes | InputError]
-"""How an error names an image, and its bytes or why there are none."""
+Encoded = tuple[str, bytes | InputError]  # how an error names an image, and its bytes or why there are none
 Shape = tuple[int, int, int]
 
 
@@ -54,11 +52,10 @@ def is_image_name(name: str) -> bool:
 def decode(
     data: bytes | InputError, origin: str, size: int | None = None, *, grey: bool = False
 ) -> npt.NDArray[np.uint8]:
-    """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB.
+    """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB, 16 bits 8.
 
     Args:
-        data: the encoded file, or why there is none, which is raised; 16 bits a channel are rounded to 8.
-        origin: how an error names the image.
+        data: the encoded file, or why there is none, which is raised; errors call the image `origin`.
         size: the largest centred square is resized to size x size (bilinear with antialiasing).
         grey: one channel, (1, H, W); a colour image is then a `ColourError`.
     """
@@ -175,10 +172,10 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class Packed:
-    """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
+    """Images one after the other in a file of the cache; where the source, of `shards`, had no bytes the image is
+    empty.
 
-    `shards` are the files that they come from. `parts`, int64 (N, 5), says where each image begins and ends in the
-    file, its CRC-32, its shard and its row there.
+    `parts`, int64 (N, 5), says where each image begins and ends, its CRC-32, its shard and its row there.
     """
 
     root: str
@@ -238,14 +235,7 @@ class Reading:
 
 
 class ImageSet(NamedTuple):
-    """Images as they were found, not yet decoded.
-
-    Attributes:
-        sources, labels: by split, "train" and perhaps "test".
-        classes: names in label order.
-        note: a line for people.
-        omissions: what was left out so far, a sentence each.
-    """
+    """Images by split as they were found, not yet decoded; what was left out so far, a sentence each."""
 
     sources: Mapping[str, Sequence[Source]]
     labels: Mapping[str, npt.NDArray[np.int64]]

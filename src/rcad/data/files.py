@@ -26,8 +26,7 @@ MOST_MEMBERS = 5_000_000
 MOST_RATIO, SMALL = 200, 256 << 20
 """More than 200 times its own size, and more than 256 MiB, is what a bomb unpacks to and no data set does."""
 _SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
-# Headers that hold long names and the like are read into memory whole.
-_LONGEST_HEADER = 1 << 20
+_LONGEST_HEADER = 1 << 20  # headers that hold long names and the like are read into memory whole
 
 
 @contextlib.contextmanager

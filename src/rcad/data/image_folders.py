@@ -26,16 +26,14 @@ MOST_OTHERS = 100_000
 """A class folder with more files than this that are no images, and fewer that are, is none: "/" must not take hours."""
 TRAIN_NAMES, TEST_NAMES = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 """How the folders of a split may be called, in capitals too; the first that is there is taken."""
-# By class name, the image names relative to the root.
-ClassFiles = Mapping[str, Sequence[str]]
+ClassFiles = Mapping[str, Sequence[str]]  # by class name, the image names relative to the root
 
 
 def load(name_or_path: str, **reading: Any) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
-    Returns:
-        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey. `test` comes from root/test, else root/val, of
-        which only the first is read, as the note says; None for a plain root/<class>.
+    `test` comes from root/test, else root/val, of which only the first is read, as the note says; None for a plain
+    root/<class>.
     """
     how, root = Reading(**reading), Path(name_or_path)
     folders = split_folders(root) or {"train": root}
@@ -57,8 +55,7 @@ def load(name_or_path: str, **reading: Any) -> Dataset:
     dataset = read(root, splits, classes, how)
     tests = [folder for folder in _named(root, TEST_NAMES) if class_folders(folder)]
     unread = [folder.name for folder in tests if folder != folders.get("test")]
-    note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
-    return replace(dataset, note=note)
+    return replace(dataset, note=f"{dataset.note}; not read: {', '.join(unread)}") if unread else dataset
 
 
 def read(
@@ -166,7 +163,6 @@ def load_labelled(
         labels: the table: a path, or a name in that folder or below `data_dir`; by default found.
         file_column: the column of file names, with or without suffix; by default found.
         label_column: the column of classes; by default the only other one, or one called label, class, ...
-        reading: as of `Reading`; `skip_bad` leaves out rows without a label or an image too.
     """
     how = Reading(**reading)
     images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)

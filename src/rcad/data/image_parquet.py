@@ -36,13 +36,8 @@ def load(
 ) -> Dataset:
     """Images from a folder of Parquet shards, or from one shard (then there is no test split).
 
-    Returns:
-        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey; `test` is the test shards where they have labels,
-        else valid.
-
-    Args:
-        label_column: by default `label` or `fine_label`.
-        classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
+    `test` is the test shards where they have labels, else valid. The labels are in `label` or `fine_label`; `classes`,
+    in their order, are those in the shards' metadata, else "0", "1", ...
     """
     how, path = Reading(**reading), Path(name_or_path)
     shards = find_shards(path)

@@ -1,9 +1,8 @@
 """The image sets as their authors distribute them: downloaded, checked, and read, archives as the folders they hold.
 
 CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
-pickles, which can run code when read). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat, extra_32x32.mat. Tiny
-ImageNet: training images lie in train/<wnid>/images/; the validation images, which serve as test split, lie in one
-folder and val_annotations.txt gives their classes. Its official test images have no labels and are left out.
+pickles, which can run code when read). SVHN: the cropped digits. Tiny ImageNet: training images lie in
+train/<wnid>/images/; the validation images, which serve as test split, have their classes in val_annotations.txt.
 
 A download can be cut and continued: HTTP Range, a checksum, and an atomic rename at the end.
 """
@@ -31,8 +30,7 @@ from rcad.data.image_folders import images_below, read
 from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError, need, one_of
 
-Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
-"""Images (N, 3, 32, 32) and labels (N,)."""
+Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]  # images (N, 3, 32, 32) and labels (N,)
 PIXELS = 3 * 32 * 32
 _CIFAR_FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar10": {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
@@ -43,10 +41,8 @@ _CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
 }
 _ANNOTATIONS = "val/val_annotations.txt"
 _BLOCK = 1 << 18
-_ATTEMPTS = 4
-"""How often a lost connection is taken up again before giving up."""
-_PATIENCE = 30.0
-"""Seconds without a byte that count as a lost connection."""
+_ATTEMPTS = 4  # how often a lost connection is taken up again before giving up
+_PATIENCE = 30.0  # seconds without a byte that count as a lost connection
 
 
 def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:

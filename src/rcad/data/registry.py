@@ -44,10 +44,8 @@ class Remote(NamedTuple):
 class OfficialSet:
     """An image set and how it looks on disk.
 
-    Args:
-        files: what must be downloaded; optional: what may be.
-        folder: what the official archive unpacks to; marker: a file that only this folder has.
-        classes: in label order; numbers where the set has no names for them.
+    `files` must be downloaded, `optional` ones may be; they unpack to `folder`, the only one that has the file
+    `marker`.
     """
 
     name: str
@@ -198,8 +196,7 @@ def load(
         progress: called with (done, total) while images are decoded.
         stream: leave images on disk and decode them as they are needed; None where they would not fit into memory.
         options: the reader's own. Of images `size`: the shorter side is resized to so many pixels and the centre
-            cropped, which is needed where sizes differ; and `skip_bad`: those that cannot be decoded are left out, and
-            the note counts them.
+            cropped; and `skip_bad`: those that cannot be decoded are left out, and the note counts them.
     """
     name, root, cache_path = str(name_or_path), data_root(data_dir), cache.cache_root(cache_dir)
     if root is None and name in (*OFFICIAL, *UCI):
@@ -251,19 +248,17 @@ def available(data_dir: Path | str | None = None) -> list[Available]:
     """Every data set known by name, and where its files were found."""
     root = data_root(data_dir)
     scikit = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
-    lines = []
-    for name in READERS:
+
+    def line(name: str) -> Available:
         if name in OFFICIAL:
             recognised = locate(name, root) if root is not None else None
-            line = Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
-        elif name in UCI:
+            return Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
+        if name in UCI:
             folder = find_uci(name, root) if root is not None else None
-            line = Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
-        else:
-            kind = "images" if name.startswith("digit") else "tabular"
-            line = Available(name, kind, scikit, "inside scikit-learn")
-        lines.append(line)
-    return lines
+            return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
+        return Available(name, "images" if name.startswith("digit") else "tabular", scikit, "inside scikit-learn")
+
+    return [line(name) for name in READERS]
 
 
 def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = None) -> list[tuple[Path, str | None]]:

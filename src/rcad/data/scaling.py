@@ -15,18 +15,16 @@ from rcad.errors import InputError, shaped, shown
 Array = npt.NDArray[np.float32]
 Real = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-# Rounding to float32 may move a column by this share of its deviation.
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # rounding to float32 may move a column by this share of its deviation
 
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Fill in what is missing, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps in training.
+    """Fill in what is missing, by `median`, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps in
+    training.
 
     Args:
-        median: what a missing value becomes, per column.
-        mean: subtracted, per column.
-        scale: > 0, divided by, per column.
+        mean, scale: subtracted, and divided by (> 0), per column.
         indicators: the columns that get another column, 1 where the value was missing and 0 elsewhere.
     """
 
@@ -39,12 +37,9 @@ class Standardizer:
     def fit(
         cls, x: npt.NDArray[Any], weight: npt.NDArray[Any] | None = None, *, keep_binary: bool = True
     ) -> Standardizer:
-        """Take the statistics of the training rows.
+        """Take the statistics of the training rows (N, D), finite or NaN for missing; a `weight` of two is two rows.
 
-        Args:
-            x: (N, D), finite or NaN for missing.
-            weight: (N,), how much each row counts: a weight of two is two rows.
-            keep_binary: leave columns of 0 and 1 as they are: scaling one-hot columns would blow up rare levels.
+        `keep_binary` leaves columns of 0 and 1 as they are: scaling one-hot columns would blow up rare levels.
         """
         rows = _rows(x).astype(np.float64)
         if np.isinf(rows).any():

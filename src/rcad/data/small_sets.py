@@ -103,8 +103,7 @@ _LOADERS = {
     "diabetes": "load_diabetes",
 }
 EMBEDDED = tuple(_LOADERS)
-AS_FOLDERS = "digit_folders"
-"""The digits as ImageNet is laid out, for trials of what streams images from disk."""
+AS_FOLDERS = "digit_folders"  # the digits as ImageNet is laid out, for trials of what streams images from disk
 
 
 def load_embedded(name_or_path: str) -> Dataset:

@@ -28,22 +28,17 @@ from rcad.data.decoding import Decoding, ImageFiles, ImageSet, Packed, Reading, 
 from rcad.data.files import check_room
 from rcad.errors import InputError, memory
 
-AHEAD = 3
-"""Batches that are decoded before they are asked for."""
-CHUNK = 16
-"""Images that a thread, or its process, takes at a time."""
+AHEAD = 3  # batches that are decoded before they are asked for
+CHUNK = 16  # images that a thread, or its process, takes at a time
 Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Images (N, C, H, W), uint8, of which none is in memory.
+    """Images (N, C, H, W), uint8, of which none is in memory: `rows` of the encoded ones, in order.
 
-    Attributes:
-        image_shape: (C, H, W).
-        image_moments: of every encoded image the sums of the pixels by channel, and of their squares, int64 (2, N, C).
-        rows: which of the encoded images these are, in order. A share of them is a slice of the stream.
-        identity: changes when the files do.
+    `image_moments` are the sums of the pixels of every encoded image by channel, and of their squares, int64 (2, N, C).
+    `identity` changes when the files do.
     """
 
     encoded: ImageFiles | Packed
@@ -112,10 +107,8 @@ def read_images(
 ) -> Dataset:
     """The data set of images that were found: decoded into the cache, or a stream.
 
-    Args:
-        kind, options: of the reader, parts of the cache's key.
-        files: all that the images and labels depend on, below `root`.
-        find_images: not called where the images are in the cache.
+    `kind`, what the `files` below `root` hold and `options` are its key; `find_images` is not called where they are
+    cached.
     """
     stream = how.stream
     if stream is None:
@@ -161,11 +154,8 @@ def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading)
 
 
 def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict[int, str]]:
-    """Decode every image once.
-
-    Returns:
-        The shape (C, H, W) of all, where C is 1 if all are grey; the sums of the pixels of each image by channel, and
-        of their squares, int64 (2, N, C); and which images cannot be decoded, and why.
+    """Decode every image once: the shape (C, H, W) of all, moments of each as `Stream` has them, and what is wrong
+    with some.
     """
     parts = decoding.cut(encoded)
 

@@ -19,8 +19,7 @@ from rcad.data.scaling import Standardizer, beyond_float64
 from rcad.data.table_files import UNNAMED, Numbers, Table, Text, number_of
 from rcad.errors import InputError, one_of, shaped
 
-UNKNOWN = "?"
-"""How the feature of a value is named that is missing, or that was not there when the encoder was fitted."""
+UNKNOWN = "?"  # how the feature of a value is named that is missing, or that was not there when the encoder was fitted
 LARGEST = float(np.finfo(np.float32).max)
 """What float32 holds; beyond it a finite number would turn into an infinite one."""
 Style = Literal["plain", "point", "comma", "date", "day first", "month first"]
@@ -37,10 +36,8 @@ EXAMPLES: Mapping[Style, str] = {
 
 # With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
 _MANY_NUMBERS = 20
-MOST_LEVELS = 100
-"""More different texts in a column are taken for a mistake, e.g. a typing error in a number."""
-# Fewer rows may be all different by chance.
-_FEW_ROWS = 10
+MOST_LEVELS = 100  # more different texts in a column are taken for a mistake, e.g. a typing error in a number
+_FEW_ROWS = 10  # fewer rows may be all different by chance
 _ID_NAME = re.compile(
     r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id|.+[a-z]ID"
 )
@@ -58,12 +55,9 @@ _TIME = re.compile(r"(?:[T ]+(\d\d?):(\d\d)(?::(\d\d(?:\.\d+)?))?)?(?:Z|([+-])(\
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How one column is encoded.
+    """How one column is encoded: as a number in a style, or by `levels`, the texts of a one-hot code.
 
-    Args:
-        levels: None for a number, else the texts of a one-hot code. None among them is a feature for what is missing or
-            unknown; without it that is all zeros.
-        style: how the numbers are written.
+    None among these is a feature for what is missing or unknown; without it that is all zeros.
     """
 
     name: str
@@ -86,10 +80,10 @@ class TableEncoder:
 
     @classmethod
     def fit(cls, table: Table, columns: Sequence[int]) -> TableEncoder:
-        """Choose an encoding for each of `columns`, positions in a table of all rows.
+        """Choose an encoding for each of `columns`, positions in a table of all rows; a column that names its rows is
+        left out.
 
-        A column is numeric when all its values are numbers or dates, in one way of writing them. A column that names
-        its rows is left out. Levels are sorted, so that the order of the rows does not matter.
+        A column is numeric when all its values are numbers or dates, in one way of writing them. Levels are sorted.
         """
         codes, left_out = [], []
         for j in columns:

@@ -32,10 +32,8 @@ _DELIMITERS = (",", "\t", ";", "|")
 
 
 class Text:
-    """A column of text, None for missing.
-
-    Args:
-        as_written: in a file, where spaces around a text do not count and any of `MISSING` is a gap.
+    """A column of text, None for missing; as written in a file, spaces around a text do not count and `MISSING` are
+    gaps.
     """
 
     def __init__(self, values: Sequence[str | None], *, as_written: bool = False) -> None:
@@ -79,8 +77,7 @@ class Text:
         return None if None in values else np.asarray([*values, np.nan], dtype=np.float64)[self.codes]
 
 
-Column = Numbers | Text
-"""Numbers with NaN for missing, or text."""
+Column = Numbers | Text  # numbers with NaN for missing, or text
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,8 +28,7 @@ from rcad.errors import InputError, expanded, one_of
 
 AnyTask = Literal["auto", "classification", "regression"]
 
-MOST_INTEGER_CLASSES = 20
-"""A target of whole numbers with at most this many values is taken for classes."""
+MOST_INTEGER_CLASSES = 20  # a target of whole numbers with at most this many values is taken for classes
 
 # Beyond 2^53 a float64 no longer tells neighbouring whole numbers apart: such a target is an identifier.
 _LARGEST_TARGET = 2.0**53
@@ -56,13 +55,12 @@ def load(
         name_or_path: a file; or a folder with train.csv (or .tsv, .parquet) and perhaps test.csv, in shards or whole.
         target: the column to predict, by name or position (negative from the end).
         task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
-        drop: columns to leave out.
         skip_bad: leave out the rows without a target; the note counts them.
 
     Returns:
-        x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing, dates as days since
-        1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
-        labels in the order of `classes`, or regression targets like x. `encoder` encodes new rows alike.
+        x (N, D): numbers with NaN for missing, dates as days since 1970; for each level of a categorical column a
+        feature of 0 or 1, and one more for missing or unknown. y: labels in the order of `classes`, or regression
+        targets.
     """
     one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)

@@ -21,8 +21,7 @@ from rcad.predict.predictor import Array, ImageInputs, Predictor, TableInputs, a
 from rcad.runs.files import replacing
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
-TOLERANCE = 1e-3
-"""How far outputs may be apart: in probability, or in deviations of the target."""
+TOLERANCE = 1e-3  # how far outputs may be apart: in probability, or in deviations of the target
 EXTRA = "onnx"
 
 

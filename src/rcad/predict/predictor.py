@@ -344,12 +344,11 @@ def write_csv(
     skip_bad: bool = False,
     progress: Progress = no_progress,
 ) -> dict[str, Any]:
-    """Write a row for each example: its file or number, the prediction, and how sure it is.
+    """Write a row for each example: its file or number, the prediction, and how sure it is; whole or not at all.
 
-    For classes the probability of the predicted one and those of all (`p_NAME`); for regression the deviation and
-    the interval that holds it with probability `coverage`. The file appears whole or not at all.
-
-    Returns a summary: how many examples there were, how many were skipped and why, and what was predicted.
+    For classes the probability of the predicted one and those of all (`p_NAME`); for regression the deviation and the
+    interval that holds it with probability `coverage`. Returns a summary: how many examples, what was skipped and
+    predicted.
     """
     if out.suffix.lower() != ".csv":
         raise InputError(f"expected --out to be a file that ends in .csv, but got {out}; rename it")

@@ -214,14 +214,13 @@ class TrainConfig(Section):
 
     Args:
         epochs: how often all examples are seen; 0 measures the weights that the model starts from.
-        batch_size: examples a batch.
+
         accumulate: batches a step of the optimizer.
         precision: of the forward passes; weights stay fp32.
         ema: decay of an exponential moving average of the weights, in (0, 1); None for none.
         selection: the epoch whose weights are kept: the best on the held-out split, or the last.
         patience: stop after so many epochs without a better validation score.
-        deterministic: only deterministic kernels.
-        channels_last: memory format of images.
+
     """
 
     epochs: int
@@ -290,10 +289,7 @@ class RunConfig(Value):
 
 
 SECTIONS: Mapping[str, type[Section]] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "optim": OptimConfig,
-    "train": TrainConfig,
+    section.title: section for section in (DataConfig, ModelConfig, OptimConfig, TrainConfig)
 }
 KEYS: tuple[str, ...] = (
     "seed",

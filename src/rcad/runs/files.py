@@ -29,21 +29,17 @@ from typing import Any, BinaryIO, Generic, TypeVar
 from rcad.errors import InputError, shown
 
 T = TypeVar("T")
-SUM = "sha256"
-"""The key under which an object in a file holds the checksum of its other members."""
-STAMP = ("kind", "schema", SUM)
-"""Keys of a record's file that are not the record's own."""
+SUM = "sha256"  # the key under which an object in a file holds the checksum of its other members
+STAMP = ("kind", "schema", SUM)  # keys of a record's file that are not the record's own
 
 KEY = "checkpoint"
 """The key of a header under which JSON holds the checksum, the version and what goes with the tensors."""
-NO_SUM = "0" * 64
-"""Stands in the header until the sum is known."""
+NO_SUM = "0" * 64  # stands in the header until the sum is known
 _SUM_IN_HEADER = re.compile(rb'\{\\"sha256\\": \\"([0-9a-f]{64})\\"')
 _LONGEST_HEADER = 100_000_000
 _PART = 1 << 20
 
-_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
-"""Names that `replacing` makes, and nobody else."""
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")  # names that `replacing` makes, and nobody else
 
 
 @contextlib.contextmanager
@@ -76,8 +72,7 @@ class OtherVersionError(InputError):
 
 WRITABLE = "writable; check the folder and the disk"
 READABLE = "a readable file"
-LARGEST = 256 << 20
-"""Bytes of a text that is read: /dev/zero has no end."""
+LARGEST = 256 << 20  # bytes of a text that is read: /dev/zero has no end
 FOLDER = "a folder that can be written; choose another"
 
 
@@ -314,10 +309,8 @@ def _whole(text: str) -> int:
 class Kind(Generic[T]):
     """A kind of record, and how a file of it becomes a value.
 
-    Args:
-        name: what its files say under `kind`; those of schema 1 may say nothing, where their reader knows.
-        schema: the newest, which is written; older ones are read too.
-        build: from the object without `kind`, and from its schema, to the value; raises an InputError.
+    Its files say `name` under `kind`, but for some of schema 1; `schema` is the newest, which is written. `build` takes
+    the object without these, and its schema, and raises an InputError.
     """
 
     name: str

@@ -19,8 +19,7 @@ from rcad.runs.files import WRITABLE, expecting
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-PATIENCE_S = 0.5
-"""A glance at a lock (`is_locked`) holds it for an instant; whoever wants it waits that out."""
+PATIENCE_S = 0.5  # a glance at a lock (`is_locked`) holds it for an instant; whoever wants it waits that out
 _POLL_S = 0.02
 _NO_LOCKS_HERE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 

@@ -29,14 +29,10 @@ from rcad.runs.record import RunRecord
 
 SUFFIX = ".jsonl.gz"
 KIND, SCHEMA = "rcad runs", 1
-POINTS = 50
-"""Epochs of a run that are kept."""
-CURVES = ("epoch", "loss", "val_nll")
-"""What is kept of an epoch."""
-LARGEST = 1_000_000
-"""Bytes of a file that may be committed."""
-LARGEST_TEXT = 64 * 1024 * 1024
-"""Bytes that a file may hold once it is unzipped: far more than 1 MB of ours ever does."""
+POINTS = 50  # epochs of a run that are kept
+CURVES = ("epoch", "loss", "val_nll")  # what is kept of an epoch
+LARGEST = 1_000_000  # bytes of a file that may be committed
+LARGEST_TEXT = 64 * 1024 * 1024  # bytes that a file may hold once it is unzipped: far more than 1 MB of ours ever does
 DIGITS = 7
 _FILE = re.compile(r"[A-Za-z0-9_-]+\.json")
 FORMATS = (".csv", ".parquet", ".json")

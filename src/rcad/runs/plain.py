@@ -1,9 +1,7 @@
 """A config as plain data and as TOML, and the id that names its run.
 
-The canonical form leaves out every field that has its default, and every section that is then empty: a field added
-later, with a default, changes no id. The price: a released default is never changed (a test pins the ids).
-
-In TOML None is left out of a section; in a method's row, where that means the default, it is "none".
+The canonical form leaves out every field that has its default: a field added later, with a default, changes no id. The
+price: a released default is never changed. In TOML None is left out; in a method's row it is "none".
 """
 
 from __future__ import annotations

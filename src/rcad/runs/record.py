@@ -25,12 +25,9 @@ from rcad.runs.plain import config_id, from_plain, to_plain
 Status = Literal["running", "interrupted", "diverged", "done"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINISHED: tuple[Status, ...] = ("done", "diverged")
-FAILED = "an error ended it: "
-"""Begins the message of a run that is interrupted since its code raised an exception."""
-NO_TEST = "no test split"
-"""The message of a run that is done with data.test_fraction=0."""
-Numbers = Mapping[str, float | None]
-"""Numbers by name; None stands for one that is not finite."""
+FAILED = "an error ended it: "  # begins the message of a run that is interrupted since its code raised an exception
+NO_TEST = "no test split"  # the message of a run that is done with data.test_fraction=0
+Numbers = Mapping[str, float | None]  # numbers by name; None stands for one that is not finite
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

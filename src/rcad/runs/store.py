@@ -30,8 +30,7 @@ CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl
 EVALUATION, WEIGHTS = "evaluation", "model.safetensors"
 LAST, BEFORE = "last.safetensors", "before.safetensors"
 """The checkpoints of a run that is not finished: the newest, and the one before it."""
-NEWEST = "last"
-"""In place of an id: the run that was done last."""
+NEWEST = "last"  # in place of an id: the run that was done last
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _REMOVED = re.compile(rf"\.[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{12}}\.removed")
 
@@ -335,9 +334,8 @@ def prune(
     Args:
         ids: these runs (ids or the start of one), whatever their status.
         status: else the runs with one of these; by default the interrupted and diverged ones, or with
-            `checkpoints_only` the final ones, which need no checkpoint to go on.
+            `checkpoints_only`, which keeps the records, the final ones.
         older_than: only runs whose files have not changed for so long.
-        checkpoints_only: keep the records.
     """
     statuses = status or (FINISHED if checkpoints_only else ("interrupted", "diverged"))
     for name in statuses:
