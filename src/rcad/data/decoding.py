@@ -217,7 +217,6 @@ class Reading:
         size: the largest centred square of each is resized to so many pixels; None: all have the size of the first.
         skip_bad: leave out images that cannot be decoded, and count them; else the first is an InputError.
         stream: leave them on disk; None where decoded they would take more than half of the machine's memory.
-        cache_dir: where decoded images are kept.
         progress: called in this thread with (images done, images in all).
     """
 

@@ -68,9 +68,8 @@ def layout(names: Sequence[str], address: Address) -> dict[str, str]:
             return _shards(tables, suffix, words[-1] if words else None, address)
     images = [path for path in inside if is_image_name(path.name)]
     if words:
-        top = under / words[-1]
-        images = [path for path in images if top in path.parents]
-        under = top
+        under /= words[-1]
+        images = [path for path in images if under in path.parents]
     if not images:
         kinds = ", ".join(sorted({path.suffix for path in inside if path.suffix})) or "no files"
         raise InputError(

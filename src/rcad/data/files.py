@@ -73,8 +73,7 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
 
 def check_md5(path: Path, expected: str, remedy: str) -> None:
     """Compare a file with its published md5; `remedy` is the advice where they differ."""
-    got = digest(path, "md5")
-    if got != expected:
+    if (got := digest(path, "md5")) != expected:
         raise InputError(f"expected md5 {expected} for {path}, but got {got}; {remedy}")
 
 

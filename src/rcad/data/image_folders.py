@@ -32,8 +32,7 @@ ClassFiles = Mapping[str, Sequence[str]]  # by class name, the image names relat
 def load(name_or_path: str, **reading: Any) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
-    `test` comes from root/test, else root/val, of which only the first is read, as the note says; None for a plain
-    root/<class>.
+    `test` comes from root/test, else root/val, as the note says; None for a plain root/<class>.
     """
     how, root = Reading(**reading), Path(name_or_path)
     folders = split_folders(root) or {"train": root}
@@ -118,10 +117,9 @@ def images_below(root: Path, folder: Path) -> list[str]:
                 f"folders; check that {root} is the right one"
             )
     if not images:
-        among = (
-            f" among {other_files:,} other files and folders; check that {root} is the right one" if other_files else ""
-        )
-        raise InputError(f"expected images in {folder}, but got none{among}; every folder in it names a class")
+        among = f" among {other_files:,} other files and folders; check that {root} is the right one"
+        got = f"none{among if other_files else ''}"
+        raise InputError(f"expected images in {folder}, but got {got}; every folder in it names a class")
     return sorted(images)
 
 

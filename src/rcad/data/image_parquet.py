@@ -1,7 +1,4 @@
-"""Images in Parquet shards as Hugging Face writes them: train-*.parquet with test-*.parquet or valid*-*.parquet.
-
-An image column is a struct with `bytes`, or plain binary; a label column holds integers.
-"""
+"""Images in Parquet shards as Hugging Face writes them: encoded bytes, perhaps in a struct, and integer labels."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, check_labels, check_several, count_classes
-from rcad.data.decoding import ImageSet, ParquetRows, Reading, Source
+from rcad.data.decoding import ImageSet, ParquetRows, Reading
 from rcad.data.files import intact
 from rcad.data.streams import read_images
 from rcad.data.table_files import split_files
@@ -91,11 +88,11 @@ def _open_all(
     if classes is None:
         classes = tuple(map(str, range(count_classes(labels["train"], partial(_origin, opened["train"])))))
     check_several(classes, str(path))
-    sources: dict[str, Sequence[Source]] = {}
-    checked: dict[str, npt.NDArray[np.int64]] = {}
-    for name, split in chosen.items():
-        checked[name] = check_labels(labels[split], len(classes), partial(_origin, opened[split]))
-        sources[name] = [part for shard in opened[split] for part in shard.sources]
+    checked = {
+        name: check_labels(labels[split], len(classes), partial(_origin, opened[split]))
+        for name, split in chosen.items()
+    }
+    sources = {name: [part for shard in opened[split] for part in shard.sources] for name, split in chosen.items()}
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
     return ImageSet(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
 

@@ -190,11 +190,11 @@ def fetch_file(remote: Remote, folder: Path, *, progress: Progress = no_progress
     if not remote.url.startswith(("http://", "https://")):
         raise InputError(f"expected an http or https address, but got {remote.url!r}")
     target = folder / remote.filename
-    again = "delete it and fetch it again"
+
     remedy = "free some space there, or pass another data_dir= (--data-dir)"
     with writing(folder, "download", remedy), exclusive_lock(folder / f".{target.name}.lock"):
         if target.exists():
-            check_md5(target, remote.md5, again)
+            check_md5(target, remote.md5, "delete it and fetch it again")
             return target
         part = target.with_name(f"{target.name}.part")
         _receive_all(remote.url, part, target, progress)

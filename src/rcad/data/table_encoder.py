@@ -1,7 +1,4 @@
-"""From the columns of a table to features: numbers and dates stay numbers, text becomes one-hot.
-
-The encoder takes no statistic but which levels there are, and how often; `TableFeatures` adds the scales.
-"""
+"""From the columns of a table to features: numbers and dates stay numbers, text becomes one-hot."""
 
 from __future__ import annotations
 

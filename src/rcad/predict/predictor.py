@@ -1,7 +1,4 @@
-"""A finished run that predicts: its weights and all that new examples need; the training data may be gone.
-
-New examples come as a model takes them: from arrays, frames, tables and image files, in parts, each with its name.
-"""
+"""A finished run that predicts from new examples: arrays, frames, tables and image files; its data may be gone."""
 
 from __future__ import annotations
 
@@ -217,7 +214,7 @@ class Predictor:
     for a table a CSV, TSV, Parquet or NumPy file, a pandas frame, or an array of the columns in the order of training.
 
     Attributes:
-        record: of the run.
+
         model: in eval mode, without gradients; takes what `preprocessing` makes of examples.
         classes: their names in the order of the probabilities; empty for a regression target.
         preprocessing: how examples are read and scaled.

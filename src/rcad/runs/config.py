@@ -110,7 +110,7 @@ class DataConfig(Section):
         test_fraction: fraction set aside for the test, where the data has no test set of its own; 0 for none, for a
             final model that is not measured.
         size: side in pixels that images are brought to; None keeps theirs.
-        drop: columns of a table that are left out.
+
         skip_bad: leave out broken images and rows without a target, instead of refusing the data.
         labels: a table of the images in one folder and their classes; None where folders name the classes.
         file_column, label_column: its columns of file names and of classes; None finds them.
@@ -146,7 +146,7 @@ class ModelConfig(Section):
 
     Args:
         name: "auto" takes one that fits the data.
-        norm: of a convnet.
+
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of an MLP.
         dropout: probability in [0, 1).
@@ -291,9 +291,4 @@ class RunConfig(Value):
 SECTIONS: Mapping[str, type[Section]] = {
     section.title: section for section in (DataConfig, ModelConfig, OptimConfig, TrainConfig)
 }
-KEYS: tuple[str, ...] = (
-    "seed",
-    "method",
-    *(f"{title}.{name}" for title, section in SECTIONS.items() for name in section.kinds),
-)
-"""Every dotted key of a config."""
+KEYS = ("seed", "method", *(f"{title}.{name}" for title, section in SECTIONS.items() for name in section.kinds))

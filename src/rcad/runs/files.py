@@ -31,14 +31,12 @@ from rcad.errors import InputError, shown
 T = TypeVar("T")
 SUM = "sha256"  # the key under which an object in a file holds the checksum of its other members
 STAMP = ("kind", "schema", SUM)  # keys of a record's file that are not the record's own
-
 KEY = "checkpoint"
 """The key of a header under which JSON holds the checksum, the version and what goes with the tensors."""
 NO_SUM = "0" * 64  # stands in the header until the sum is known
 _SUM_IN_HEADER = re.compile(rb'\{\\"sha256\\": \\"([0-9a-f]{64})\\"')
 _LONGEST_HEADER = 100_000_000
 _PART = 1 << 20
-
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")  # names that `replacing` makes, and nobody else
 
 
@@ -160,10 +158,8 @@ def _abandoned(path: Path) -> bool:
         return time.time() - path.stat().st_mtime > 86_400
     try:
         os.kill(int(token[3:9], 16), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False  # another user's
+    except OSError as error:  # where it is not another user's
+        return isinstance(error, ProcessLookupError)
     return False
 
 

@@ -1,7 +1,4 @@
-"""One process at a time on one run. The lock dies with its process, so a killed one leaves nothing to clean up.
-
-filelock, which torch brings, holds it: by the system where that has locks, else by a file that names its owner.
-"""
+"""One process at a time on one run: a lock of filelock, which torch brings, that dies with its process."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ class BusyError(InputError):
         self.run, self.owner = run, owner
 
 
-class RunLock:
+class RunLock(contextlib.AbstractContextManager["RunLock"]):
     """The lock of one run, held from construction until `release` or the end of the process; its folder must exist."""
 
     def __init__(self, path: Path, run: str) -> None:
@@ -59,9 +56,6 @@ class RunLock:
             with contextlib.suppress(OSError):
                 _neighbour(self.path, "owner").unlink()
             lock.release()
-
-    def __enter__(self) -> RunLock:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.release()

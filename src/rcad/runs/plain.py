@@ -101,18 +101,17 @@ def _build(plain: Mapping[str, Any]) -> RunConfig:
     for key in ("data", "method", "optim", "train"):
         if key not in plain:
             raise InputError(f"expected {key} to be given, but it is missing; add it, or name a recipe")
-    rows = method_rows(plain["method"])
-    sections = {name: section(**_complete(name, plain.get(name, {}))) for name, section in SECTIONS.items()}
+    rows, sections = method_rows(plain["method"]), {}
+    for title, section in SECTIONS.items():
+        values = plain.get(title, {})
+        for field in fields(section):  # type: ignore[arg-type]
+            if field.default is MISSING and field.name not in values:
+                raise InputError(f"expected {title}.{field.name} to be given, but it is missing; add it")
+        # Where "none" can only mean None it does: so a TOML file, which has no null, undoes what its recipe sets.
+        unset = {key for key, kind in section.kinds.items() if kind.optional and kind.base is not str}
+        values = {key: None if value == "none" and key in unset else value for key, value in values.items()}
+        sections[title] = section(**values)
     return RunConfig(method=rows, seed=plain.get("seed", 0), **sections)  # type: ignore[arg-type]
-
-
-def _complete(title: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    for field in fields(SECTIONS[title]):  # type: ignore[arg-type]
-        if field.default is MISSING and field.name not in values:
-            raise InputError(f"expected {title}.{field.name} to be given, but it is missing; add it")
-    # Where "none" can only mean None it does: so a TOML file, which has no null, undoes what its recipe sets.
-    unset = {key for key, kind in SECTIONS[title].kinds.items() if kind.optional and kind.base is not str}
-    return {key: None if value == "none" and key in unset else value for key, value in values.items()}
 
 
 def _canonical_value(value: Any) -> Any:

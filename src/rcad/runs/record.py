@@ -108,6 +108,7 @@ class RunRecord(Value):
 
     @property
     def is_final(self) -> bool:
+        """Whether the run is over, for good or bad."""
         return self.status in FINISHED
 
     @property
@@ -140,6 +141,7 @@ class RunRecord(Value):
         return html_table(overview(self))
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain data that strict JSON can hold."""
         plain = RUN.stamp({"id": self.id, "config": to_plain(self.config)})
         for name in FIELDS:
             plain.setdefault(name, finite_or_none(getattr(self, name)))
@@ -173,14 +175,10 @@ RUN = Kind("rcad run", 1, _from_dict)
 
 
 def _check_time(name: str, text: Any) -> None:
-    try:
-        good = datetime.fromisoformat(text).utcoffset() == timedelta(0)
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise InputError(
-            f"expected {name} to be an ISO time in UTC like 2024-01-31T12:00:00+00:00, but got {shown(text)}"
-        )
+    with suppress(TypeError, ValueError):
+        if datetime.fromisoformat(text).utcoffset() == timedelta(0):
+            return
+    raise InputError(f"expected {name} to be an ISO time in UTC like 2024-01-31T12:00:00+00:00, but got {shown(text)}")
 
 
 def _check_texts(record: RunRecord) -> None:

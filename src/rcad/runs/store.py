@@ -1,7 +1,6 @@
 """The folder of runs: `<id>/{config.toml, record.json, log.jsonl, checkpoint/, lock}`. A finished record stays.
 
-Packs (`*.jsonl.gz`, see `rcad.runs.pack`) that lie in the folder, or are named beside it, hold finished runs too. Where
-a run has both, its folder wins as soon as there is a record in it.
+Packs (`*.jsonl.gz`) in the folder, or named beside it, hold finished runs too; a folder with a record wins over them.
 """
 
 from __future__ import annotations
@@ -119,9 +118,11 @@ class Store:
         return plain
 
     def log(self, run: str) -> Path:
+        """A run's log.jsonl."""
         return self.folder(run) / LOG
 
     def checkpoint(self, run: str) -> Path:
+        """A run's folder of checkpoints."""
         return self.folder(run) / CHECKPOINT
 
     def config(self, prefix: str) -> RunConfig:
@@ -158,6 +159,7 @@ class Store:
         return lock
 
     def record(self, config: RunConfig) -> RunRecord | None:
+        """The record of the run of `config`, if there is one."""
         return self._record(config_id(config))
 
     def status(self, config: RunConfig) -> Status | Literal["new"]:
