@@ -172,8 +172,7 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class Packed:
-    """Images one after the other in a file of the cache; where the source, of `shards`, had no bytes the image is
-    empty.
+    """Images one after the other in a file of the cache, empty where the source, of `shards`, had no bytes.
 
     `parts`, int64 (N, 5), says where each image begins and ends, its CRC-32, its shard and its row there.
     """
@@ -321,7 +320,6 @@ def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ..
     """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`; returns a sentence on images left out, if any."""
 
     def decode_all(shape: Shape) -> dict[int, str]:
-        """Decode every source; returns what is wrong with bad images, by their place over all splits."""
         jobs: list[tuple[Decoding, str, int]] = []
         for split, sources in images.sources.items():
             output = folder / f"{split}_x.npy"

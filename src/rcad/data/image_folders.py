@@ -197,10 +197,7 @@ def load_labelled(
 
 
 def _listed_once(table: Table, target: int, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
-    """Of every image, by row in `names`, the first row that lists it, so that no image is in two splits.
-
-    Returns the rows, how many images with different labels were left out, and how many others are listed again.
-    """
+    """The first row of each image, so that none is in two splits; how many had two labels, how many more repeat."""
     labels, classes = class_labels(table, target)
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):

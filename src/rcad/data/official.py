@@ -3,8 +3,6 @@
 CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
 pickles, which can run code when read). SVHN: the cropped digits. Tiny ImageNet: training images lie in
 train/<wnid>/images/; the validation images, which serve as test split, have their classes in val_annotations.txt.
-
-A download can be cut and continued: HTTP Range, a checksum, and an atomic rename at the end.
 """
 
 from __future__ import annotations
@@ -118,9 +116,7 @@ def _save_parts(
 def load_svhn(
     name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, extra: bool = False
 ) -> Dataset:
-    """SVHN from the folder of its .mat files, with the 531,131 easier `extra` digits or without; label 10 is the digit
-    0.
-    """
+    """SVHN from the folder of its .mat files, with the 531,131 easier `extra` digits or without; label 10 is 0."""
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
     parts = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
@@ -174,11 +170,7 @@ def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
 
 
 def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress = no_progress) -> list[Path]:
-    """Download a known image set's files to data_dir/<name>/; those already there are checked and kept.
-
-    `extra` takes the optional ones too. `progress` counts the bytes of the file under way; the total is 0 where
-    unknown.
-    """
+    """Download a known image set's files, and `extra` ones, to data_dir/<name>/; those already there are checked."""
     if name not in OFFICIAL:
         raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")
     remotes = (*OFFICIAL[name].files, *(OFFICIAL[name].optional if extra else ()))

@@ -44,8 +44,7 @@ class Remote(NamedTuple):
 class OfficialSet:
     """An image set and how it looks on disk.
 
-    `files` must be downloaded, `optional` ones may be; they unpack to `folder`, the only one that has the file
-    `marker`.
+    `files` must be downloaded, `optional` ones may be; they unpack to `folder`, which alone has the file `marker`.
     """
 
     name: str
@@ -193,7 +192,6 @@ def load(
             of the Hugging Face Hub, "hf:owner/name@revision:split", or of torchvision, "torchvision:MNIST".
         data_dir: the data folder; else $RCAD_DATA.
         cache_dir: where decoded images are kept; else $RCAD_CACHE, else ~/.cache/rcad.
-        progress: called with (done, total) while images are decoded.
         stream: leave images on disk and decode them as they are needed; None where they would not fit into memory.
         options: the reader's own. Of images `size`: the shorter side is resized to so many pixels and the centre
             cropped; and `skip_bad`: those that cannot be decoded are left out, and the note counts them.

@@ -20,8 +20,7 @@ _TOLERANCE = 1e-3  # rounding to float32 may move a column by this share of its 
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Fill in what is missing, by `median`, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps in
-    training.
+    """Fill in what is missing, by `median`, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps.
 
     Args:
         mean, scale: subtracted, and divided by (> 0), per column.

@@ -1,9 +1,8 @@
 """Images that stay on disk: decoded when they are wanted, ahead of their use, in whatever order they are asked for.
 
-For data sets that do not fit into memory once decoded. Every image is decoded once beforehand, in a survey that the
-cache keeps: it finds broken images and differing sizes before a run starts, and has what exact channel statistics of
-any split take. Image files are read where they lie. Parquet shards are unpacked into the cache, still encoded: in a
-shuffled order every image would otherwise cost a whole row group.
+Every image is decoded once beforehand, in a survey that the cache keeps: it finds broken images and differing sizes
+before a run starts, and has what exact channel statistics of any split take. Parquet shards are unpacked into the
+cache, still encoded: in a shuffled order every image would otherwise cost a whole row group.
 """
 
 from __future__ import annotations
@@ -107,8 +106,7 @@ def read_images(
 ) -> Dataset:
     """The data set of images that were found: decoded into the cache, or a stream.
 
-    `kind`, what the `files` below `root` hold and `options` are its key; `find_images` is not called where they are
-    cached.
+    `kind`, what the `files` below `root` hold and `options` are its key; cached, it needs no `find_images`.
     """
     stream = how.stream
     if stream is None:
@@ -154,9 +152,7 @@ def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading)
 
 
 def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict[int, str]]:
-    """Decode every image once: the shape (C, H, W) of all, moments of each as `Stream` has them, and what is wrong
-    with some.
-    """
+    """Decode every image once: the shape (C, H, W) of all, moments as `Stream` has them, what is wrong with some."""
     parts = decoding.cut(encoded)
 
     def survey(shape: Shape) -> tuple[Shape, Index, dict[int, str]]:

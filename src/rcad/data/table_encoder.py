@@ -77,8 +77,8 @@ class TableEncoder:
 
     @classmethod
     def fit(cls, table: Table, columns: Sequence[int]) -> TableEncoder:
-        """Choose an encoding for each of `columns`, positions in a table of all rows; a column that names its rows is
-        left out.
+        """Choose an encoding for each of `columns`, positions in a table of all rows; those that name rows are left
+        out.
 
         A column is numeric when all its values are numbers or dates, in one way of writing them. Levels are sorted.
         """
@@ -98,9 +98,7 @@ class TableEncoder:
         return tuple(name for code in self.codes for name in code.features)
 
     def transform(self, table: Table, largest: float = LARGEST) -> Numbers:
-        """(N, D) of a table with the encoder's columns by name; numbers up to `largest`, NaN for missing, 0 or 1 for
-        levels.
-        """
+        """(N, D) of a table with these columns by name: numbers up to `largest`, NaN for missing, 0 or 1 for levels."""
         parts, places = [], {name: j for j, name in enumerate(table.names)}
         for code in self.codes:
             if code.name not in places:

@@ -32,9 +32,7 @@ _DELIMITERS = (",", "\t", ";", "|")
 
 
 class Text:
-    """A column of text, None for missing; as written in a file, spaces around a text do not count and `MISSING` are
-    gaps.
-    """
+    """A column of text, None for missing; written in a file, spaces around it do not count and `MISSING` are gaps."""
 
     def __init__(self, values: Sequence[str | None], *, as_written: bool = False) -> None:
         self._values, self._as_written = values, as_written

@@ -46,8 +46,8 @@ def load(
 
     Returns:
         x (N, D): numbers with NaN for missing, dates as days since 1970; for each level of a categorical column a
-        feature of 0 or 1, and one more for missing or unknown. y: labels in the order of `classes`, or regression
-        targets.
+        feature
+        of 0 or 1, and one more for missing or unknown. y: labels in the order of `classes`, or real targets.
     """
     one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)

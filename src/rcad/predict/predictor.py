@@ -214,10 +214,8 @@ class Predictor:
     for a table a CSV, TSV, Parquet or NumPy file, a pandas frame, or an array of the columns in the order of training.
 
     Attributes:
-
         model: in eval mode, without gradients; takes what `preprocessing` makes of examples.
         classes: their names in the order of the probabilities; empty for a regression target.
-        preprocessing: how examples are read and scaled.
         target: mean and scale of a regression target in training; None for classes.
         unit: of a regression target, where the run knows it: "days since 1970-01-01" for dates.
     """
@@ -344,8 +342,7 @@ def write_csv(
     """Write a row for each example: its file or number, the prediction, and how sure it is; whole or not at all.
 
     For classes the probability of the predicted one and those of all (`p_NAME`); for regression the deviation and the
-    interval that holds it with probability `coverage`. Returns a summary: how many examples, what was skipped and
-    predicted.
+    interval that holds it with probability `coverage`. Returns a summary: how many, what was skipped and predicted.
     """
     if out.suffix.lower() != ".csv":
         raise InputError(f"expected --out to be a file that ends in .csv, but got {out}; rename it")

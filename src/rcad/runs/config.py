@@ -110,7 +110,6 @@ class DataConfig(Section):
         test_fraction: fraction set aside for the test, where the data has no test set of its own; 0 for none, for a
             final model that is not measured.
         size: side in pixels that images are brought to; None keeps theirs.
-
         skip_bad: leave out broken images and rows without a target, instead of refusing the data.
         labels: a table of the images in one folder and their classes; None where folders name the classes.
         file_column, label_column: its columns of file names and of classes; None finds them.
@@ -146,7 +145,6 @@ class ModelConfig(Section):
 
     Args:
         name: "auto" takes one that fits the data.
-
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of an MLP.
         dropout: probability in [0, 1).
@@ -214,13 +212,11 @@ class TrainConfig(Section):
 
     Args:
         epochs: how often all examples are seen; 0 measures the weights that the model starts from.
-
         accumulate: batches a step of the optimizer.
         precision: of the forward passes; weights stay fp32.
         ema: decay of an exponential moving average of the weights, in (0, 1); None for none.
         selection: the epoch whose weights are kept: the best on the held-out split, or the last.
         patience: stop after so many epochs without a better validation score.
-
     """
 
     epochs: int

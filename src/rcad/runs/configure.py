@@ -41,7 +41,6 @@ def configure(
 
     Args:
         data: a name such as "cifar100[:2000]", or fields of DataConfig.
-        method: rows of (name, parameters).
         recipe: a key of RECIPES, with its own values of a method's parameters; by default the one that suits the data,
             without them.
         settings: "train.batch_size=64" and the like, applied last.

@@ -2,9 +2,7 @@
 
 The first line is a header with a checksum of all that follows; then comes one line per run, by id: its record, whole
 but for the epochs, and the evaluations that lie beside it. Of the epochs at most 50 stay, with training loss and
-validation NLL in seven digits. Weights and logs stay behind. The same runs give the same bytes.
-
-`export` writes records as one table: a row per run, a column per config field and metric.
+validation NLL in seven digits. Weights and logs stay behind. The same runs give the same bytes; `export` makes tables.
 """
 
 from __future__ import annotations

@@ -34,9 +34,7 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
 
 
 def from_plain(plain: Any, *, source: str | None = None) -> RunConfig:
-    """The config that `to_plain` wrote, or the fields of the file `source` on top of a "recipe"; "none" undoes its
-    values.
-    """
+    """The config that `to_plain` wrote, or the fields of a file on top of a "recipe"; "none" undoes its values."""
     try:
         return _build(_with_recipe(plain))
     except InputError as error:

@@ -22,7 +22,6 @@ class Recipe(Value):
     """A protocol.
 
     Args:
-        about: one line for `--help`.
         beside: method rows that are composed with the chosen method, unless it brings them itself.
         variants: the name under which the protocol runs a method, e.g. rcad as rcad_released.
         values: the protocol's own parameters of a method, where the user gives none.
