@@ -171,10 +171,9 @@ def test_a_missing_package_names_the_extra(pets, monkeypatch, module, make):
         registry.load(make(pets), cache_dir=pets.parent / "cache")
 
 
-@pytest.fixture
-def root(tmp_path):
-    """A yacht of six rows with two splits, written as the originals are."""
-    folder = tmp_path / "uci" / "yacht"
+def uci(root, **changes):
+    """A yacht of six rows with two splits, written as the originals are; other texts for some files."""
+    folder = root / "uci" / "yacht"
     folder.mkdir(parents=True)
     rows = "\n".join(f" {i}.5 \t{i * i}  {10 - i} " for i in range(6))
     files = {
@@ -187,13 +186,13 @@ def root(tmp_path):
         "index_train_1": "5\n1\n2\n3\n",
         "index_test_1": "0\n4\n",
     }
-    for name, text in files.items():
+    for name, text in (files | changes).items():
         (folder / f"{name}.txt").write_text(text)
-    return tmp_path
+    return load_uci("yacht", data_dir=root)
 
 
-def test_reads_rows_and_splits(root):
-    data = load_uci("yacht", data_dir=root)
+def test_reads_rows_and_splits(tmp_path):
+    data = uci(tmp_path)
     assert data.task == "regression"
     assert data.train.x.dtype == data.train.y.dtype == np.float32
     assert data.train.x.tolist() == [[i + 0.5, i * i] for i in range(6)]
@@ -203,10 +202,10 @@ def test_reads_rows_and_splits(root):
         ([3, 0, 1, 2, 4], [5]),
         ([5, 1, 2, 3], [0, 4]),
     ]
-    assert find_uci("yacht", root) == root / "uci" / "yacht"
-    assert find_uci("boston", root) is None
+    assert find_uci("yacht", tmp_path) == tmp_path / "uci" / "yacht"
+    assert find_uci("boston", tmp_path) is None
     with one_line(match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
-        load_uci("boston", data_dir=root)
+        load_uci("boston", data_dir=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -227,10 +226,9 @@ def test_reads_rows_and_splits(root):
         ("index_train_0", "0\n1\n2\n4\n", "split 0 of .* to cover 6 rows, but got 4 to train and 1 to test"),
     ],
 )
-def test_broken_files(root, file, content, message):
-    (root / "uci" / "yacht" / f"{file}.txt").write_text(content)
+def test_broken_files(tmp_path, file, content, message):
     with one_line(match=message):
-        load_uci("yacht", data_dir=root)
+        uci(tmp_path, **{file: content})
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 from rcad.runs.recipes import RECIPES
 from rcad.runs.record import RunRecord
 
@@ -20,3 +23,17 @@ def make_record(seed=0, **options):
         "versions": {"python": "3.11.7"},
     }
     return RunRecord(**{**values, **options})
+
+
+TAKE = """
+import os, sys, time
+from pathlib import Path
+from rcad.runs.locks import RunLock
+lock = RunLock(Path(sys.argv[1]), "r")
+"""
+HOLD = TAKE + "print('held', flush=True); time.sleep(60)"
+
+
+def start(program, path):
+    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()

@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -16,32 +14,20 @@ import pytest
 
 from one_line import one_line, refusals
 from rcad.errors import InputError
-from rcad.runs import locks
-from rcad.runs.files import (
-    Kind,
-    append_log,
-    check_folder,
-    dumps,
-    leftovers,
-    loads,
-    read_log,
-    ready_folder,
-    replacing,
-    write_log,
-    write_text,
-)
+from rcad.runs import files, locks
 from rcad.runs.locks import BusyError, RunLock, held_here, is_locked
+from runs.conftest import HOLD, TAKE, start
 
 
 def test_the_whole_file_is_replaced_or_none_of_it(tmp_path):
     path = tmp_path / "a.txt"
-    write_text(path, "a longer text\n")
-    write_text(path, "é\n")
+    files.write_text(path, "a longer text\n")
+    files.write_text(path, "é\n")
 
     def fail_halfway():
-        with replacing(path) as temporary:
+        with files.replacing(path) as temporary:
             temporary.write_text("half")
-            assert leftovers(path.parent) == [temporary]
+            assert files.leftovers(path.parent) == [temporary]
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -53,7 +39,7 @@ def test_the_whole_file_is_replaced_or_none_of_it(tmp_path):
 def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
     child = os.fork()
     if not child:
-        with replacing(tmp_path / "a.txt") as temporary:
+        with files.replacing(tmp_path / "a.txt") as temporary:
             temporary.write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
@@ -65,17 +51,8 @@ def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
     for path in (at_work, elsewhere, old, mine):
         path.write_text("x")
     os.utime(old, (0, 0))
-    write_text(tmp_path / "b.txt", "b")
+    files.write_text(tmp_path / "b.txt", "b")
     assert {path.name for path in tmp_path.iterdir()} == {"b.txt", at_work.name, elsewhere.name, mine.name}
-
-
-def test_others_may_read_what_the_umask_allows(tmp_path):
-    previous = os.umask(0o022)
-    try:
-        write_text(tmp_path / "a.txt", "x")
-    finally:
-        os.umask(previous)
-    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
 
 
 def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path, monkeypatch):
@@ -83,19 +60,22 @@ def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path, monkeypatch):
     fsync, rename = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle))[1])
     monkeypatch.setattr(os, "replace", lambda *names: (calls.append("replace"), rename(*names))[1])
-    write_text(tmp_path / "a.txt", "x")
+    previous = os.umask(0o022)
+    files.write_text(tmp_path / "a.txt", "x")
+    os.umask(previous)
     assert calls == ["fsync", "replace", "fsync"]
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644, "others may read what the umask allows"
 
 
 def test_a_folder_is_tried_before_long_work(tmp_path, monkeypatch):
-    check_folder(tmp_path / "a" / "b")
+    files.check_folder(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []  # it looks, and leaves the making to others
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"expected .*file/a\.txt to be writable, but got: Not a directory"):
-        write_text(tmp_path / "file" / "a.txt", "x")
+        files.write_text(tmp_path / "file" / "a.txt", "x")
     with pytest.raises(InputError, match=r"expected .*file/x/y to be a folder that can be written, but got: Not a dir"):
-        check_folder(tmp_path / "file" / "x" / "y")
-    ready_folder(tmp_path / "a" / "b")
+        files.check_folder(tmp_path / "file" / "x" / "y")
+    files.ready_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
     def full(*args, **options):
@@ -103,20 +83,20 @@ def test_a_folder_is_tried_before_long_work(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(InputError, match=r"expected .*b to be a folder that can be written, but got: No space left"):
-        ready_folder(tmp_path / "a" / "b")
+        files.ready_folder(tmp_path / "a" / "b")
 
 
 def test_events_come_back_in_order_without_a_torn_last_line(tmp_path):
     path = tmp_path / "log.jsonl"
-    assert read_log(path) == []
-    write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
-    append_log(path, {"epoch": 1, "loss": float("nan")})
+    assert files.read_log(path) == []
+    files.write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
+    files.append_log(path, {"epoch": 1, "loss": float("nan")})
     whole = path.read_text()
     for torn in ("", "{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"):
         path.write_text(whole + torn)
-        assert read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
+        assert files.read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
     with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
-        append_log(tmp_path / "no" / "log.jsonl", {})
+        files.append_log(tmp_path / "no" / "log.jsonl", {})
 
 
 @pytest.mark.parametrize(
@@ -126,7 +106,7 @@ def test_a_bad_line_within_is_named(tmp_path, line, message):
     path = tmp_path / "log.jsonl"
     path.write_text(f"{{}}\n{line}\n{{}}\n")
     with pytest.raises(InputError, match=message):
-        read_log(path)
+        files.read_log(path)
 
 
 @dataclass(frozen=True)
@@ -134,12 +114,12 @@ class Colour:
     name: str
 
 
-COLOUR = Kind("colour", 2, lambda plain, schema: Colour(plain["name"] if schema == 2 else plain["colour"]))
+COLOUR = files.Kind("colour", 2, lambda plain, schema: Colour(plain["name"] if schema == 2 else plain["colour"]))
 
 
 def test_a_record_says_its_kind_and_schema(tmp_path):
     path = tmp_path / "colour.json"
-    write_text(path, dumps(COLOUR.stamp({"name": "red"})))
+    files.write_text(path, files.dumps(COLOUR.stamp({"name": "red"})))
     assert json.loads(path.read_text()) == {"kind": "colour", "schema": 2, "name": "red"}
     assert COLOUR.read(path) == Colour("red")
     assert COLOUR.parse({"schema": 1, "colour": "red"}, "old.json") == Colour("red")  # from before there were kinds
@@ -150,17 +130,10 @@ test_what_is_no_such_record_is_named_in_one_line = refusals(
     ("[1]", "expected a record to be an object, but got [1]"),
     ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
     ('{"kind": "colour", "schema": 3}', "expected a record of schema 2, but got 3; read it with the version of rcad"),
-    of=lambda content: COLOUR.parse(loads(content, "x.json"), "x.json"),
+    of=lambda content: COLOUR.parse(files.loads(content, "x.json"), "x.json"),
 )
 
 
-TAKE = """
-import os, sys, time
-from pathlib import Path
-from rcad.runs.locks import RunLock
-lock = RunLock(Path(sys.argv[1]), "r")
-"""
-HOLD = TAKE + "print('held', flush=True); time.sleep(60)"
 HOLD_WITH_WORKER = f"""{TAKE}
 worker = os.fork()
 if worker == 0:
@@ -186,11 +159,6 @@ def no_locks(*words):
 def path(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE_S", 0.05)
     return tmp_path / "lock"
-
-
-def start(program, path):
-    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
-    return process, process.stdout.readline().strip()
 
 
 def test_a_second_process_is_told_who_holds_it_until_that_is_killed(path):

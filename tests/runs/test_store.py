@@ -1,9 +1,5 @@
 import itertools
-import json
 import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,37 +9,13 @@ from rcad.errors import InputError
 from rcad.runs import locks
 from rcad.runs.plain import config_id
 from rcad.runs.store import LOCK, RECORD, Store, prune
-from runs.conftest import CONFIG, make_record
-
-CLAIM = """
-import json, os, signal, sys
-from dataclasses import replace
-from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
-store = Store.open(sys.argv[1])
-record = RunRecord.from_dict(json.load(sys.stdin))
-lock = store.lock(record.config)
-"""
-WRITE_FOR_EVER = f"""{CLAIM}
-for number in range(10**9):
-    store.write(replace(record, metrics={{"number": number}}, message="x" * 50_000))
-    print(number, flush=True)
-"""
+from runs.conftest import CONFIG, HOLD, make_record, start
 
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
     return Store.open(tmp_path / "runs")
-
-
-def start(program, *arguments, record):
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    process.stdin.write(json.dumps(record.to_dict()))
-    process.stdin.close()
-    return process
 
 
 def test_writes_and_reads(store):
@@ -120,10 +92,9 @@ def test_a_broken_record_is_named_and_can_be_stepped_over(store):
 
 def test_two_processes_do_not_share_a_run(store):
     record = make_record()
-    process = start(WRITE_FOR_EVER, str(store.path), record=record)
+    store.lock(record.config).release()
+    process, _ = start(HOLD, store.folder(record.id) / LOCK)
     try:
-        process.stdout.readline()
-        process.send_signal(signal.SIGSTOP)
         partial = store.folder(record.id) / ".record.json.0123456789ab.partial"
         partial.write_text("being written")
         for action in (store.lock, lambda config: store.write(record), lambda config: store.remove(record.id)):
@@ -160,11 +131,7 @@ def test_opening_finishes_what_a_kill_after_the_record_left(store, status):
     record = make_record(status=status)
     store.write(record)
     folder = store.folder(record.id)
-    left = [
-        folder / "lock.owner",
-        folder / "checkpoint" / "last.safetensors",
-        folder / "checkpoint" / "before.safetensors",
-    ]
+    left = [folder / name for name in ("lock.owner", "checkpoint/last.safetensors", "checkpoint/before.safetensors")]
     left[1].parent.mkdir(exist_ok=True)
     for path in left:
         path.write_text("1 host")

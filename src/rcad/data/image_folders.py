@@ -80,9 +80,7 @@ def read(
 
 
 def split_folders(root: Path) -> dict[str, Path] | None:
-    """root/train and the first of root/test, root/val, ... with classes; None without root/train, or where it is a
-    class.
-    """
+    """root/train and the first of root/test, root/val, ... with classes; None where root/train is none or a class."""
     train, tests = _named(root, TRAIN_NAMES)[:1], _named(root, TEST_NAMES)
     if not train or not (tests or class_folders(train[0])):
         return None
