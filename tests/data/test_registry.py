@@ -10,7 +10,7 @@ import sklearn.datasets
 
 from data.conftest import shard, write
 from one_line import one_line
-from rcad.data import registry
+from rcad.data import decoding, registry
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import load, recognise
 from rcad.data.small_sets import EMBEDDED, find_uci, load_embedded, load_uci
@@ -155,20 +155,13 @@ def test_importing_the_registry_is_light():
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
-@pytest.mark.parametrize(
-    ("module", "make"),
-    [
-        ("PIL.Image", lambda pets: pets),
-        ("pyarrow.parquet", lambda pets: (pets.parent / "a.parquet").touch() or pets.parent / "a.parquet"),
-    ],
-)
-def test_a_missing_package_names_the_extra(pets, monkeypatch, module, make):
-    from rcad.data import decoding
-
+def test_a_missing_package_names_the_extra(pets, monkeypatch):
+    (pets.parent / "a.parquet").touch()
     decoding._pillow.cache_clear()
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
-        registry.load(make(pets), cache_dir=pets.parent / "cache")
+    for module, path in (("PIL.Image", pets), ("pyarrow.parquet", pets.parent / "a.parquet")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
+            registry.load(path, cache_dir=pets.parent / "cache")
 
 
 def uci(root, **changes):

@@ -46,10 +46,11 @@ LAYOUTS = {"folders": folders, "shards": shards}
 
 
 @pytest.fixture(params=["threads", "processes"])
-def way(request):
-    """Both ways of decoding."""
+def way(request, monkeypatch):
+    """Both ways of decoding, of streams and of whole sets."""
     if request.param == "processes":
         request.getfixturevalue("processes")
+        monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0)
 
 
 def both(path, **options):
@@ -291,11 +292,6 @@ def make_files(folder, count, shape=(6, 5, 3)):
     )
 
 
-@pytest.fixture(params=["threads", "processes"])
-def decoding_way(request, monkeypatch):
-    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0 if request.param == "processes" else 10**9)
-
-
 def image_set(root, **splits):
     """The named files, a source for each of the lists."""
     sources = {name: [ImageFiles(str(root), part) for part in parts] for name, parts in splits.items()}
@@ -307,7 +303,7 @@ def decode_files(tmp_path, names, **how):
     return decode_splits(tmp_path, image_set(tmp_path, train=[[name] for name in names]), Reading(**how))
 
 
-def test_processes_write_what_threads_write(tmp_path, decoding_way):
+def test_processes_write_what_threads_write(tmp_path, way):
     names, images = make_files(tmp_path, 23)
     calls, thread = [], threading.get_ident()
 
@@ -323,7 +319,7 @@ def test_processes_write_what_threads_write(tmp_path, decoding_way):
     assert calls == [(9, 23), (20, 23), (23, 23)]
 
 
-def test_errors_keep_their_line_across_processes(tmp_path, decoding_way):
+def test_errors_keep_their_line_across_processes(tmp_path, way):
     names, _ = make_files(tmp_path, 3)
     (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
     with pytest.raises(SizesDifferError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
@@ -348,7 +344,7 @@ def test_processes_end_when_progress_raises(tmp_path, monkeypatch):
     assert all(process.returncode is not None for process in processes)
 
 
-def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, decoding_way):
+def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, way):
     names, _ = make_files(tmp_path, 4)
     # /dev/full refuses every write; the header goes to a real file first.
     monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
@@ -386,7 +382,7 @@ def test_a_broken_exif_block_is_passed_over(recwarn):
     assert not recwarn, "Pillow's complaints would end up on the user's terminal"
 
 
-def test_grey_images_have_three_channels_where_one_has_colour(tmp_path, decoding_way):
+def test_grey_images_have_three_channels_where_one_has_colour(tmp_path, way):
     names, images = make_files(tmp_path, 4, shape=(6, 5))
     (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))
     decode_files(tmp_path, names)

@@ -1,6 +1,6 @@
 """Configs: their values, as plain data and TOML, their ids; settings and recipes."""
 
-import copy
+import functools
 import json
 from dataclasses import FrozenInstanceError, fields, replace
 
@@ -20,12 +20,7 @@ from rcad.train.one_gpu import can_join, can_share
 from rcad.train.scheduler import canonical_config
 from runs.conftest import CONFIG
 
-GOOD = {
-    "data": {"name": "digits"},
-    "model": {},
-    "optim": {"lr": 0.1},
-    "train": {"epochs": 10, "batch_size": 32},
-}
+GOOD = {"data": {"name": "digits"}, "model": {}, "optim": {"lr": 0.1}, "train": {"epochs": 10, "batch_size": 32}}
 
 
 def build(**changes):
@@ -103,22 +98,14 @@ def test_optional_fields_default_to_none(section):
     assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)
 
 
-LEAN = RunConfig(
-    data=DataConfig(name="digits"),
-    method=(("rcad", (("alpha", 0.5),)),),
-    optim=OptimConfig(lr=0.1),
-    train=TrainConfig(epochs=10, batch_size=32),
-)
+LEAN = build(method=(("rcad", (("alpha", 0.5),)),))
 
 
 def edited(*path, value):
     """The plain form of a good config with one entry changed."""
-    plain = copy.deepcopy(to_plain(LEAN))
-    place = plain
-    for key in path[:-1]:
-        place = place[key]
-    place[path[-1]] = value
-    return dict(plain)
+    plain, (*sections, key) = to_plain(LEAN), path
+    functools.reduce(dict.get, sections, plain)[key] = value
+    return plain
 
 
 test_bad_plain_data_is_named_with_its_file = refusals(
