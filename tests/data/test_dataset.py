@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -89,8 +91,6 @@ test_bad_specs = refusals(*((spec, "expected .. but got") for spec in BAD_SPECS)
 
 
 def test_the_hash_is_of_little_endian_int64():
-    import hashlib
-
     expected = hashlib.sha256(b"\x01" + bytes(7) + b"\x00\x01" + bytes(6)).hexdigest()
     assert index_hash(np.asarray([1, 256], dtype=np.int32)) == expected
     assert index_hash(np.asarray([1, 256], dtype=">i8")) == expected

@@ -80,6 +80,8 @@ def test_names_are_looked_for_in_the_data_folder(tmp_path):
     assert where["cifar10"] == str(tmp_path / "cifar10" / "cifar-10-binary.tar.gz")
     assert where["cifar100"] == str(tmp_path / "cifar-100-binary")
     assert where["svhn"] is None
+    with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
+        registry.load("svhn", data_dir=tmp_path)
     assert list(where) == list(registry.READERS)
     assert {line.where for line in registry.available(tmp_path / "nothing") if line.name in registry.OFFICIAL} == {None}
 
@@ -126,11 +128,6 @@ def test_unknown_names_and_slips(tmp_path, name, message, monkeypatch):
     write(tmp_path, Photos__train_dot_csv=b"a,b\n", sales_dot_xlsx=b"PK")
     with pytest.raises(InputError, match=message):
         registry.load(name)
-
-
-def test_a_known_set_that_is_not_there_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
-        registry.load("svhn", data_dir=tmp_path)
 
 
 def test_verify_lists_archives_and_cache_entries(pets, tmp_path):
