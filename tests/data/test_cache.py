@@ -215,22 +215,19 @@ def make_zip(path, *members):
 FILE, LINK = stat.S_IFREG | 0o644, stat.S_IFLNK | 0o777
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda p: make_tar(p / "a.tar.gz", ("top/x.txt", tarfile.REGTYPE), ("top/sub", tarfile.DIRTYPE)),
-        lambda p: make_tar(p / "a.tar", ("top/x.txt", tarfile.REGTYPE), mode="w"),
-        lambda p: make_zip(p / "a.zip", ("top/x.txt", FILE)),
-        lambda p: make_zip(p / "a.zip", ("top/x.txt", 0)),
-    ],
-)
-def test_good_archives_are_unpacked_once(tmp_path, make):
-    archive = make(tmp_path)
-    folder = unpack(archive, tmp_path / "cache")
-    assert folder.name == "top"
-    assert (folder / "x.txt").read_bytes() == b"hello"
-    (folder / "x.txt").write_bytes(b"kept!")
-    assert (unpack(archive, tmp_path / "cache") / "x.txt").read_bytes() == b"kept!"
+def test_good_archives_are_unpacked_once(tmp_path):
+    top = ("top/x.txt", tarfile.REGTYPE)
+    for archive in (
+        make_tar(tmp_path / "a.tar.gz", top, ("top/sub", tarfile.DIRTYPE)),
+        make_tar(tmp_path / "b.tar", top, mode="w"),
+        make_zip(tmp_path / "c.zip", ("top/x.txt", FILE)),
+        make_zip(tmp_path / "d.zip", ("top/x.txt", 0)),
+    ):
+        folder = unpack(archive, tmp_path / "cache" / archive.stem)
+        assert folder.name == "top"
+        assert (folder / "x.txt").read_bytes() == b"hello"
+        (folder / "x.txt").write_bytes(b"kept!")
+        assert (unpack(archive, tmp_path / "cache" / archive.stem) / "x.txt").read_bytes() == b"kept!"
 
 
 @pytest.mark.parametrize(
@@ -283,6 +280,8 @@ def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
         patch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4})())
         with pytest.raises(InputError, match="MB free to unpack"):
             extract(archive, tmp_path)
+        with pytest.raises(InputError, match="MB free to decode the images"):
+            cache.allocate(tmp_path / "x", (5,))
     assert not (tmp_path / "x").exists()
 
     def full(source, target):

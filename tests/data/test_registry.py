@@ -36,6 +36,9 @@ def test_a_path_is_found_here_and_below_the_data_folder(pets, tmp_path, monkeypa
     monkeypatch.setenv("RCAD_DATA", str(pets.parent))
     monkeypatch.setenv("RCAD_CACHE", str(cache))
     assert registry.load("pets").train.x.shape == (2, 3, 4, 4)
+    monkeypatch.delenv("RCAD_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert registry.cache.cache_root() == tmp_path / ".cache" / "rcad"
     assert not (tmp_path / "pets" / "cache").exists()
 
 

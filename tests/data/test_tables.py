@@ -267,6 +267,11 @@ def test_how_dates_are_read_that_could_be_read_two_ways_is_said(texts, reading):
             data.encoder.transform(later)
 
 
+def test_time_stamps_keep_their_differences():
+    data = read(lines("stamp,y", *(f"{1_700_000_000_000 + 60 * i},{1_600_000_000_000 + i}" for i in range(40))))
+    assert (np.diff(data.train.x[:, 0]).tolist(), np.diff(data.train.y).tolist()) == ([60.0] * 39, [1.0] * 39)
+
+
 def test_a_target_of_dates_has_a_unit():
     data = read("y|a\n05/11/2012|1\n03/04/2020|2\n07/08/2013|5\n")
     assert (data.task, data.unit) == ("regression", "days since 1970-01-01")
@@ -376,6 +381,9 @@ def test_features_text_classes_and_regression(tmp_path):
     assert dataset.train.x.dtype == np.float32
     dataset = arrays.load(save(tmp_path, x=x, y=x[:, 0]))
     assert (dataset.task, dataset.classes, dataset.train.y.dtype) == ("regression", (), np.float32)
+    stamps = 1_700_000_000_000 + np.arange(6)
+    dataset = arrays.load(save(tmp_path, x=stamps[:, None], y=stamps / 2))
+    assert (np.diff(dataset.train.x[:, 0]).tolist(), np.diff(dataset.train.y).tolist()) == ([1.0] * 5, [0.5] * 5)
 
 
 def test_floats_are_rounded_to_the_nearest_level(tmp_path):

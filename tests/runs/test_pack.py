@@ -151,6 +151,7 @@ test_a_file_that_is_no_pack_is_named_in_one_line = refusals(
     (b"", "x.jsonl.gz to be a pack of runs, but got nothing"),
     (b"no gzip", "to be a pack of runs, but got Not a gzipped file"),
     (zipped({"kind": "other"}), "a file of another kind"),
+    (gzip.compress(b"\xff\xfe\n", mtime=0), "bytes that are no text"),
     (zipped({"kind": "rcad runs", "schema": 2}), "a pack of schema 1 in .. , but got 2; read it with the version"),
     (zipped({"kind": "rcad runs", "schema": 1, "runs": 0, "sha256": "0"}, {}), "do not match its checksum"),
     (gzip.compress(bytes(70_000_000)), "more than 67,108,864 bytes"),
