@@ -167,6 +167,7 @@ CASES = [
     (lambda t: npy(t, "(4000000, 1500)"), "128 bytes cannot hold float64 of shape", {"target": 0}),
     (lambda t: npy(t, "(((("), "d.npy to be a whole NumPy file", {"target": 0}),
     (lambda t: shards(t, name="part-0.parquet"), "a table called train in .*hf", {"target": "y"}),
+    (lambda t: write(t, a_dot_csv=b"x,y\n1,0\n") / "a.csv", "or Parquet shards to stream, but got", {"stream": True}),
     (bad_utf8, "u.parquet to be a whole Parquet file, but .*codec", {"target": "y"}),
 ]
 

@@ -168,12 +168,6 @@ def test_what_does_not_fit_into_memory_is_streamed(tmp_path, layout, monkeypatch
         assert isinstance(load(path, cache_dir=tmp_path / "cache").train.x, Stream) == streams_them
 
 
-def test_tables_are_not_streamed(tmp_path):
-    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
-    with pytest.raises(InputError, match=r"^expected class folders or Parquet shards to stream, but got .*a.csv; read"):
-        load(tmp_path / "a.csv", stream=True, target="y")
-
-
 def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path):
     path = shards(tmp_path / "set", [picture(k) for k in range(8)])
     stream = load(path, cache_dir=tmp_path / "cache", stream=True).train.x

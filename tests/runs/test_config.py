@@ -233,7 +233,6 @@ def test_what_it_writes():
         (b"seed = 1\nx = = 2\n", "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line"),
         (b'name = "\xff"\n', "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8"),
         (b"x = " + b"[" * 5000, "nested too deeply"),
-        (b"[data]\nname = 3\n", "but it is missing"),
         (None, "my.toml to be a readable file, but got: No such file"),
     ],
 )
@@ -334,7 +333,9 @@ def test_few_labels_trains_on_every_label_and_can_be_joined():
     assert can_share(config)
 
 
-def test_what_the_method_brings_is_not_composed_twice():
+def test_what_data_and_method_bring_wins_over_the_recipe():
+    config = RECIPES["released"].config({"name": "my.csv", "target": "price", "balanced": True}, [("erm", ())])
+    assert (config.data.target, config.data.balanced, config.data.validation) == ("price", True, 0.0)
     rows = RECIPES["paper"].rows([("data_augmentation", {"padding": 2}), ("rcad", {})])
     assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
 
@@ -347,11 +348,6 @@ def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not():
     assert values("paper") == {"alpha": 0.5, "lam": 0.02}
     assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
     assert values(None) == values("small") == {"alpha": "auto", "lam": "auto"}
-
-
-def test_data_fields_win_over_the_recipe():
-    config = RECIPES["released"].config({"name": "my.csv", "target": "price", "balanced": True}, [("erm", ())])
-    assert (config.data.target, config.data.balanced, config.data.validation) == ("price", True, 0.0)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

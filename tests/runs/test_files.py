@@ -233,6 +233,8 @@ def test_a_full_disk_is_told_and_nothing_stays_locked(path, monkeypatch):
         patch.setattr(Path, "write_text", full)
         with pytest.raises(InputError, match="to be writable, but got: No space left on device; check"):
             RunLock(path, "r")
+    with pytest.raises(InputError, match="to be writable, but got: No such file"):
+        RunLock(path / "lock", "r")
     RunLock(path, "r").release()
 
 
@@ -257,8 +259,3 @@ def test_where_the_system_has_no_locks_a_file_stands_for_one(path, monkeypatch):
             assert not is_locked(path)
     finally:
         process.kill()
-
-
-def test_a_folder_that_is_not_there_is_named(path):
-    with pytest.raises(InputError, match="to be writable, but got: No such file"):
-        RunLock(path / "lock", "r")
