@@ -71,7 +71,7 @@ def test_the_delimiter_is_found(delimiter):
 
 def test_names_bom_crlf_blank_lines_and_spaces():
     assert read("size, in cm, raw;y\n1;0\n2;1\n").columns == ("size, in cm, raw",)  # of the header alone
-    data = read(b"\xef\xbb\xbfa, y\r\n1, no\r\n\r\n2, yes\r\n")
+    data = read(b"\xef\xbb\xbfa, y\r\n1, no \r\n\r\n2, yes\r\n")
     assert (data.columns, data.classes) == (("a",), ("no", "yes"))
 
 
