@@ -161,7 +161,7 @@ TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 
 
 test_bad_tables = refusals(
-    ("", {}, "the file is empty"),
+    (",\n , \n", {}, "the file is empty"),
     ("a,y\n1,2\n", {}, "at least 2 rows in .. t.csv, but got 1"),
     ("a,y\n1,2\n1\n", {}, "2 columns in line 3 of .. t.csv, but got 1"),
     ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .. t.csv, but got 3"),

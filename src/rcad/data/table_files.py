@@ -192,15 +192,16 @@ def _read_text(path: Path) -> Table:
         raise InputError(
             f"expected UTF-8 text in {path}, but got byte 0x{raw[error.start]:02x} in line {place}; save it as UTF-8"
         ) from None
-    if not text.strip():
+    lines = _rows(text, "\t" if path.suffix.lower() == ".tsv" else _sniff(text), path)
+    first, header = next(lines, (0, []))
+    if not header:
         raise InputError(f"expected a table in {path}, but the file is empty")
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniff(text)
-    (first, header), *rows = _rows(text, delimiter, path)
     names = [cell.strip() for cell in header]
     if not names[0]:  # an index: pandas writes no name for it, and reads it under the first of these that is free
         names[0] = next(name for k in count() if (name := f"Unnamed: 0.{k}".removesuffix(".0")) not in names)
     if all(number_of(name) is not None for name in names):
         raise InputError(f"expected column names in line {first} of {path}, but got numbers; add a line of names")
+    rows = list(lines)
     columns = (Text(column, as_written=True) for column in zip(*(cells for _, cells in rows), strict=True))
     return Table(path, tuple(names), tuple(columns), len(rows), lambda row: f"line {rows[row][0]}")
 
