@@ -27,7 +27,7 @@ TESTS = {
     "data": ["tests/data"],
     "hf": ["tests/integrations/test_huggingface*.py", "tests/integrations/test_accelerate*.py", ADAPTERS],
     "lightning": ["tests/integrations/test_lightning*.py", ADAPTERS],
-    "onnx": ["tests/predict/test_export.py"],
+    "onnx": ["tests/predict"],
     "mlflow": ["tests/train/test_trackers.py"],
     "tensorboard": ["tests/train/test_trackers.py"],
     "hub": ["tests/data/test_elsewhere.py", "tests/study/test_card.py"],

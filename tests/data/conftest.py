@@ -1,46 +1,40 @@
 """Small images as files and in Parquet shards; decoding by threads and by processes."""
 
-from __future__ import annotations
-
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from rcad.data import decoders, streams
-from rcad.data.dataset import Split
-from rcad.data.decoders import Decoder, Decoders
+from rcad.data.decoders import Decoders
 from rcad.data.registry import OfficialSet
 
 
-def encode(pixels: np.ndarray, kind: str = "PNG", **options: Any) -> bytes:
+def encode(pixels, kind="PNG", **options):
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, kind, **options)
     return buffer.getvalue()
 
 
-def noise(*shape: int, seed: int = 0) -> np.ndarray:
+def noise(*shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
-def picture(seed: int, mode: str = "RGB", side: int = 6) -> bytes:
+def picture(seed, mode="RGB", side=6):
     return encode(noise(side, side, *((3,) if mode == "RGB" else ()), seed=seed))
 
 
-def red(level: int, width: int = 4, height: int = 4) -> bytes:
+def red(level, width=4, height=4):
     """An image of one colour, by which it is known again."""
     return encode(np.full((height, width, 3), (level, 0, 0), np.uint8))
 
 
-def reds(split: Split | None) -> list[int] | None:
+def reds(split):
     return None if split is None else split.x[:, 0, 0, 0].tolist()
 
 
-def write(root: Path, **contents: bytes | int) -> Path:
+def write(root, **contents):
     """Files below `root`, or images of one colour; in a keyword "__" is a slash and "_dot_" a dot."""
     root.mkdir(parents=True, exist_ok=True)
     for key, content in contents.items():
@@ -52,15 +46,15 @@ def write(root: Path, **contents: bytes | int) -> Path:
 
 
 def shard(
-    path: Path,
-    images: Sequence[bytes | int | None],
-    labels: Any,
+    path,
+    images,
+    labels,
     *,
-    names: tuple[str, str] = ("image", "label"),
-    metadata: Mapping[str, str] | None = None,
-    struct: bool = True,
-    group: int = 2,
-) -> Path:
+    names=("image", "label"),
+    metadata=None,
+    struct=True,
+    group=2,
+):
     """A Parquet file as Hugging Face writes them; a number is an image of that colour."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     data = [red(image) if isinstance(image, int) else image for image in images]
@@ -75,13 +69,13 @@ def shard(
 
 
 @pytest.fixture
-def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+def unchecked(monkeypatch):
     """Official files that a test makes: their md5 is another."""
     monkeypatch.setattr(OfficialSet, "check", lambda self, file: None)
 
 
 @pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Decoder]]:
+def processes(monkeypatch):
     """Streams of any size are decoded by processes of this test's own; those that were started."""
     decoders._decoders_of.cache_clear()
     own = Decoders(2)

@@ -1,7 +1,6 @@
 """Every broken source is one line that names the file, and leaves nothing half-written."""
 
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -18,75 +17,72 @@ RECORD10 = bytes([3]) + bytes(3072)
 RECORD100 = bytes([1, 2]) + bytes(3072)
 
 
-def cut(path: Path, keep: int | None) -> Path:
+def cut(path, keep):
     """The file, of which only so many bytes are left."""
     path.write_bytes(path.read_bytes()[:keep])
     return path
 
 
-def cifar10(tmp: Path, batch: bytes = RECORD10, keep: int | None = None) -> Path:
+def cifar10(tmp, batch=RECORD10, keep=None):
     members = {f"c/data_batch_{i}.bin": RECORD10 for i in range(1, 5)}
     members |= {"c/data_batch_5.bin": batch, "c/test_batch.bin": RECORD10}
     return tar(tmp / "cifar-10-binary.tar.gz", members, keep)
 
 
-def cifar100(tmp: Path, train: bytes) -> Path:
+def cifar100(tmp, train):
     return write(tmp / "bins", train_dot_bin=train, test_dot_bin=RECORD100)
 
 
-def zip_of(path: Path, members: dict[str, bytes]) -> Path:
+def zip_of(path, members):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
     return path
 
 
-def tiny(tmp: Path, **changes: bytes) -> Path:
+def tiny(tmp, **changes):
     members = {"t/wnids.txt": b"n1\nn2", "t/val/val_annotations.txt": b"v.JPEG\tn1\t0\t0\t1\t1\n"}
     members |= {f"t/train/{n}/images/a.JPEG": red(1) for n in ("n1", "n2")} | {"t/val/images/v.JPEG": red(1)}
     members |= {key.replace("__", "/").replace("_dot_", "."): value for key, value in changes.items()}
     return zip_of(tmp / "tiny-imagenet-200.zip", {key: data for key, data in members.items() if data})
 
 
-def svhn(tmp: Path, label: int = 1, keep: int | None = None, **content) -> Path:
+def svhn(tmp, label=1, keep=None, **content):
     content = content or {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[label], [2]])}
     for part in ("train", "test"):
         scipy.io.savemat(tmp / f"{part}_32x32.mat", content, do_compression=True)
     return cut(tmp / "train_32x32.mat", keep)
 
 
-def pets(tmp: Path, **more: bytes) -> Path:
+def pets(tmp, **more):
     return write(tmp / "pets", cat__a_dot_png=red(1), **more)
 
 
 NAME = "train-00000-of-00001.parquet"
 
 
-def shards(tmp: Path, images=(1, 2), labels=(0, 1), name: str = NAME, keep: int | None = None, **options) -> Path:
+def shards(tmp, images=(1, 2), labels=(0, 1), name=NAME, keep=None, **options):
     return cut(shard(tmp / "hf" / name, images, labels, **options), keep).parent
 
 
-def other_parquet(tmp: Path, **columns) -> Path:
+def other_parquet(tmp, **columns):
     write(tmp / "hf")
     pq.write_table(pa.table(columns), tmp / "hf" / NAME)
     return tmp / "hf"
 
 
-def npz(tmp: Path, keep: int | None = None, **arrays) -> Path:
+def npz(tmp, keep=None, **arrays):
     np.savez(tmp / "d.npz", **arrays)
     return cut(tmp / "d.npz", keep)
 
 
-def npy(tmp: Path, shape: str, name: str = "d.npy") -> Path:
-    """A header that says more than there is; as a member where the name is an .npz's."""
+def npy(tmp, shape):
+    """A header that says more than there is."""
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
-    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-    if name.endswith(".npz"):
-        return zip_of(tmp / name, {"x.npy": data, "y.npy": data})
-    return write(tmp, **{name.replace(".", "_dot_"): data}) / name
+    return write(tmp, d_dot_npy=b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header) / "d.npy"
 
 
-def bad_utf8(tmp: Path) -> Path:
+def bad_utf8(tmp):
     text, places = pa.py_buffer(b"\xff\xfeok"), pa.py_buffer(np.array([0, 2, 4], np.int32).tobytes())
     column = pa.Array.from_buffers(pa.string(), 2, [None, places, text])
     pq.write_table(pa.table({"s": column, "y": TWO}), tmp / "u.parquet")
@@ -100,43 +96,21 @@ TWO = [0, 1]
 # (make the source, what the line must say)
 UNCHECKED = [
     (lambda t: cifar10(t, keep=60), "tar.gz to be a whole archive"),
-    (
-        lambda t: tar(t / "cifar-10-binary.tar.gz", {"c/data_batch_1.bin": RECORD10}),
-        "expected data_batch_2.bin in .*tar.gz",
-    ),
     (lambda t: cifar10(t, RECORD10[:-1]), "data_batch_5.bin to hold records of 3073"),
-    (
-        lambda t: cifar10(t, RECORD10 + bytes([10]) + bytes(3072)),
-        "labels from 0 to 9, but got 10 in .*data_batch_5.bin image 1",
-    ),
     (lambda t: tiny(t, t__val__images__v_dot_JPEG=b"x"), "t/val/images/v.JPEG to be an image"),
     (lambda t: tiny(t, t__val__val_annotations_dot_txt=b"v.JPEG\tn9\t0\n"), "line 1, but got 'v.JPEG.*n9"),
-    (
-        lambda t: tiny(t, t__val__val_annotations_dot_txt=b"v.JPEG\tn1\nw.JPEG\tn2\n"),
-        "an image of val/ .*line 2, but got 'w.JPEG",
-    ),
-    (lambda t: tiny(t, t__train__n2__images__a_dot_JPEG=b""), "expected images in .*train/n2, but got none"),
-    (
-        lambda t: tiny(t, t__val__val_annotations_dot_txt=b""),
-        "expected val_annotations.txt in .*zip, but it is missing",
-    ),
     (lambda t: svhn(t, keep=150), "train_32x32.mat to be a whole MATLAB 5 file"),
-    (lambda t: svhn(t, keep=0), "train_32x32.mat to be a whole"),
     (lambda t: svhn(t, label=11), "1 to 10, but got 11 in .*train_32x32.mat image 0"),
     (lambda t: svhn(t, X=np.zeros((32, 32, 3, 2), np.uint8)), r"y \(0,\)"),
-    (lambda t: svhn(t, X=np.zeros((32, 32, 3, 1)), y=[[1]]), "uint8 .*float64"),
 ]
 PLAIN = [
-    (cifar10, "expected md5 c32a1d4ab5d03f1284b67883e8d87530 for .*tar.gz, but got"),
     (svhn, "expected md5 e26dedcc434d2e4c54c9b2d4a06d8373"),
     (tiny, "expected md5 90528d7ca1a48142e341f4ef8d21d0de .*; .*rename it if you made"),
     (lambda t: npz(t, x=np.zeros((0, 5)), y=np.zeros(0, int)), r"^expected examples in .*x \(0, 5\)"),
     (lambda t: tar(t / "cifar-10-python.tar.gz", {"a": b"b"}), "cifar-10-binary.tar.gz.*pickles"),
     (lambda t: cifar100(t, bytes([0, 100]) + bytes(3072)), "0 to 99, but got 100 in .*train.bin"),
     (lambda t: write(t / "bins", train_dot_bin=RECORD100), "expected test.bin in .*bins"),
-    (lambda t: zip_of(t / "a.zip", {"../../evil.png": red(1)}), "a.zip, but member"),
     (lambda t: zip_of(t / "a.zip", {"readme.txt": b"x"}), "a.zip to hold class folders"),
-    (lambda t: write(t / "pets"), "pets to hold class folders"),
     (lambda t: pets(t), "at least 2 classes in .*pets, but got only 'cat'"),
     (lambda t: pets(t, dog__a_dot_txt=b"x"), "expected images in .*dog, but got none"),
     (lambda t: write(t / "pets", a_dot_png=red(1)), "pets, but it holds neither class folders nor a table"),
@@ -151,10 +125,8 @@ PLAIN = [
         "but got 'c' as well",
     ),
     (lambda t: shards(t, keep=200), "train-.*parquet to be a whole Parquet file"),
-    (lambda t: shards(t, keep=0), "to be a whole Parquet file"),
     (lambda t: shards(t, [], pa.array([], pa.int64())), "expected rows in .*train-"),
     (lambda t: shards(t, names=("photo", "label")), "image column img or image in .*but got photo, label; rename it"),
-    (lambda t: shards(t, names=("img", "kind")), "label column label or fine_label in .*pass label_column="),
     (lambda t: other_parquet(t, img=TWO, label=TWO), "to be a struct with bytes, but got int64"),
     (lambda t: shards(t, [1, None]), "parquet row 1, but got none"),
     (lambda t: shards(t, labels=pa.array([0, None], pa.int64())), "label in .*parquet row 1, but got null"),
@@ -170,17 +142,13 @@ PLAIN = [
     (lambda t: npz(t, x=PIXELS, y=Y, keep=100), "d.npz to be a whole NumPy file"),
     (lambda t: npz(t, x=PIXELS), "but y is missing among x"),
     (lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS), "but y_test is missing among"),
-    (lambda t: npz(t, images=PIXELS, labels=Y), "but x is missing among images, labels"),
     (lambda t: npz(t, x=np.where(PIXELS == 0, np.nan, 0), y=Y), "NaN or infinity in row 0"),
     (lambda t: npz(t, x=np.array([[0.0], [1], [np.inf], [2]]), y=Y), "d.npz:x, but got NaN or infinity in row 2"),
     (lambda t: npz(t, x=np.eye(4), y=np.array([0, 1, 2, np.nan])), "NaN or infinity in row 3"),
     (lambda t: npz(t, x=PIXELS - 0.5, y=Y), r"pixels in \[0, 1.0\] in .*without normalising"),
-    (lambda t: npy(t, "(4000000, 1500)", "d.npz"), "128 bytes cannot hold float64"),
-    (lambda t: zip_of(t / "d.npz", {"x": b"bytes", "y": b""}), "d.npz to be a whole NumPy file"),
     (lambda t: "~nobody-at-all/x.csv", "home folder of a user in '~nobody-at-all/x.csv'"),
     (lambda t: "x" * 5000, "at x{120}, but got: File name too long"),
     (lambda t: npz(t, x=PIXELS, y=Y[:3]), r"x \(4, 3, 5, 5\) and y \(3,\)"),
-    (lambda t: npz(t, x=np.zeros((4, 7, 5, 5), np.uint8), y=Y), "1 or 3 channels"),
     (lambda t: npz(t, x=np.zeros((4, 3, 5, 3), np.uint8), y=Y), r"but got both in shape \(4, 3, 5, 3\); store"),
     (lambda t: npz(t, x=PIXELS, y=Y - 1), "from 0, but got -1 in .*d.npz example 0"),
     (
@@ -189,21 +157,17 @@ PLAIN = [
     ),
     (lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS[..., :4], y_test=Y), "to agree in shape"),
     (lambda t: npz(t, x=PIXELS.astype(complex), y=Y), "but got dtype complex128"),
-    (lambda t: write(t, a_dot_xyz=b"?") / "a.xyz", "a.xyz to hold"),
 ]
 CASES = [
     *((*case, {}) for case in (*UNCHECKED, *PLAIN)),
     (lambda t: cifar100(t, RECORD100), "labels to be one of fine, coarse, but got 'middle'", {"labels": "middle"}),
     (lambda t: pets(t), "size to be .* but got 0", {"size": 0}),
+    (lambda t: write(t / "s", a__x_dot_png=b"", b__y_dot_png=b"?"), "can be read in .*s, but all", {"skip_bad": True}),
     (lambda t: pets(t), "to be one of size, skip_bad, but got 'sizes'", {"sizes": 3}),
     (lambda t: npy(t, "(4000000, 1500)"), "128 bytes cannot hold float64 of shape", {"target": 0}),
     (lambda t: npy(t, "(((("), "d.npy to be a whole NumPy file", {"target": 0}),
-    (
-        lambda t: npy(t, "(-1, 3)"),
-        "d.npy to be a whole NumPy file|expected at least 2 rows",  # NumPy 1 reads it as no rows
-        {"target": 0},
-    ),
     (lambda t: shards(t, name="part-0.parquet"), "a table called train in .*hf", {"target": "y"}),
+    (lambda t: write(t, a_dot_csv=b"x,y\n1,0\n") / "a.csv", "or Parquet shards to stream, but got", {"stream": True}),
     (bad_utf8, "u.parquet to be a whole Parquet file, but .*codec", {"target": "y"}),
 ]
 
@@ -217,4 +181,3 @@ def test_one_line_and_nothing_left(tmp_path, make, says, options, request):
         load(source, cache_dir=cache, **options)
     assert str(caught.value).startswith("expected ")
     assert not [path for path in (cache / "images").rglob("*") if path.is_file() and path.suffix != ".lock"]
-    assert not (tmp_path.parent / "evil.png").exists()

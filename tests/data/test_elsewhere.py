@@ -1,19 +1,15 @@
 """Sets of the Hub, from a server and from a cache on this machine, and torchvision's."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from data.conftest import shard
-from hub_server import Hub, digests, point_to, serving
+from hub_server import digests, point_to, serving
 from made import png
 from one_line import one_line
 from rcad.data.elsewhere import layout
@@ -30,7 +26,7 @@ pytest.importorskip("huggingface_hub", reason="needs the extra hub")
 
 
 @pytest.fixture
-def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+def hub(tmp_path, monkeypatch):
     monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hf"))
     with serving() as found:
@@ -38,18 +34,18 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield found
 
 
-def rows(count: int, first: int = 0) -> bytes:
+def rows(count, first=0):
     lines = [f"{i},{i % 3},{'uv'[i % 2]}" for i in range(first, first + count)]
     return "\n".join(["a,b,colour", *lines]).encode() + b"\n"
 
 
-def pets(folder: Path, labels: list[int]) -> bytes:
+def pets(folder, labels):
     """Images in Parquet as the Hub has them."""
     metadata = {"huggingface": '{"info": {"features": {"label": {"names": ["cat", "dog"]}}}}'}
     return shard(folder / "shard.parquet", labels, labels, metadata=metadata).read_bytes()
 
 
-def test_tables_come_with_their_test_split(hub: Hub, tmp_path: Path) -> None:
+def test_tables_come_with_their_test_split(hub, tmp_path):
     commit = hub.put("datasets/me/rows", {"README.md": b"#", "train.csv": rows(40), "test.csv": rows(10, 40)})
     dataset = load("hf:me/rows", target="colour")
     assert (len(dataset.train), dataset.test and len(dataset.test), dataset.classes) == (40, 10, ("u", "v"))
@@ -67,10 +63,10 @@ def test_tables_come_with_their_test_split(hub: Hub, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.csv"))
 
 
-def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
+def test_table_shards_lie_one_below_the_other(hub):
     pandas = pytest.importorskip("pandas")
 
-    def part(*values: float, **more: Any) -> bytes:
+    def part(*values, **more):
         return bytes(pandas.DataFrame({"a": values, "y": [v * 2.5 for v in values], **more}).to_parquet())
 
     files = {"data/train-00000-of-00002.parquet": part(1, 2, 3), "data/train-00001-of-00002.parquet": part(4, 5)}
@@ -80,7 +76,7 @@ def test_table_shards_lie_one_below_the_other(hub: Hub) -> None:
     assert dataset.test.y.tolist() == [15.0, 17.5]
 
 
-def test_images_in_parquet_and_in_class_folders(hub: Hub, tmp_path: Path) -> None:
+def test_images_in_parquet_and_in_class_folders(hub, tmp_path):
     files = {"plain/train-00000-of-00002.parquet": [0, 1], "plain/train-00001-of-00002.parquet": [1, 0]}
     files["plain/test-0.parquet"] = [1]
     hub.put("datasets/me/pets", {name: pets(tmp_path, labels) for name, labels in files.items()})
@@ -97,7 +93,7 @@ def test_images_in_parquet_and_in_class_folders(hub: Hub, tmp_path: Path) -> Non
         assert (dataset.train.y.tolist(), dataset.test and dataset.test.y.tolist()) == (train, test)
 
 
-def test_a_revision_is_what_it_was_and_stands_in_the_record(hub: Hub, tmp_path: Path) -> None:
+def test_a_revision_is_what_it_was_and_stands_in_the_record(hub, tmp_path):
     old = hub.put("datasets/me/rows", {"train.csv": rows(40)})
     hub.put("datasets/me/rows", {"train.csv": rows(60)})
     assert len(load("hf:me/rows", target="colour").train) == 60
@@ -109,7 +105,7 @@ def test_a_revision_is_what_it_was_and_stands_in_the_record(hub: Hub, tmp_path: 
     assert record.resolved["data"] == f"hf:me/rows@{old}"
 
 
-def test_without_the_hub_the_cache_serves(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_hub_the_cache_serves(hub, monkeypatch):
     commit = hub.put("datasets/me/rows", {"train.csv": rows(40)})
     load("hf:me/rows", target="colour")
     asked = len(hub.asked)
@@ -121,21 +117,19 @@ def test_without_the_hub_the_cache_serves(hub: Hub, monkeypatch: pytest.MonkeyPa
     assert len(hub.asked) == asked
 
 
-def test_a_cache_that_another_program_filled_will_do(tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_another_program_filled_will_do(tmp_path, hub, monkeypatch):
     """The Hub's own layout: blobs by their hash, snapshots of links, names of commits."""
     point_to(monkeypatch, "http://127.0.0.1:9")
-    home, content = tmp_path / "hf" / "datasets--me--rows", rows(40)
-    commit, name = "a" * 40, digests(content)[1]
-    for folder in ("blobs", "refs", f"snapshots/{commit}"):
-        (home / folder).mkdir(parents=True)
-    (home / "refs" / "main").write_text(commit)
-    (home / "blobs" / str(name)).write_bytes(content)
-    (home / "snapshots" / commit / "train.csv").symlink_to(home / "blobs" / str(name))
+    home, content, commit = tmp_path / "hf" / "datasets--me--rows", rows(40), "a" * 40
+    blob, link = home / "blobs" / str(digests(content)[1]), home / "snapshots" / commit / "train.csv"
+    for path, data in ((blob, content), (home / "refs" / "main", commit.encode()), (link, b"")):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data) if data else path.symlink_to(blob)
     assert load("hf:me/rows", target="colour").source == f"hf:me/rows@{commit}"
 
 
 @pytest.mark.parametrize("size", [6, 60])  # a small file has git's hash, a large one its sha256
-def test_a_file_that_is_not_what_the_hub_says_is_refused(size: int, hub: Hub, tmp_path: Path) -> None:
+def test_a_file_that_is_not_what_the_hub_says_is_refused(size, hub, tmp_path):
     hub.put("datasets/me/rows", {"train.csv": rows(size)})
     load("hf:me/rows", target="colour")
     (file,) = (tmp_path / "hf").glob("*/snapshots/*/train.csv")
@@ -146,9 +140,7 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused(size: int, hub: Hub, tm
         load("hf:me/rows", target="colour")
 
 
-def test_a_file_is_verified_once_unless_nobody_can_tell(
-    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_verified_once_unless_nobody_can_tell(hub, tmp_path, monkeypatch):
     hub.put("datasets/me/rows", {"train.csv": rows(40)})
     load("hf:me/rows", target="colour")
     for memory in (tmp_path / "cache" / "hub").glob("*.json"):
@@ -173,17 +165,15 @@ def test_a_file_is_verified_once_unless_nobody_can_tell(
         ("hf:../../x", None, "expected an address like"),
     ],
 )
-def test_what_cannot_be_used_is_said_in_one_line(
-    name: str, files: dict[str, bytes] | None, says: str, hub: Hub
-) -> None:
+def test_what_cannot_be_used_is_said_in_one_line(name, files, says, hub):
     if files is not None:
         hub.put("datasets/me/it", files)
     with one_line(match=says):
         load(name, target="colour")
 
 
-def test_the_layouts_of_the_hub() -> None:
-    def links(*names: str, part: str | None = None) -> dict[str, str]:
+def test_the_layouts_of_the_hub():
+    def links(*names, part=None):
         return layout(names, Address("me/it", None, part))
 
     converted = links("default/train/0000.parquet", "default/train/0001.parquet", "default/test/0000.parquet")
@@ -198,29 +188,24 @@ def test_the_layouts_of_the_hub() -> None:
     assert links("iris.csv", "README.md") == {"train-00000-of-00001.csv": "iris.csv"}
 
 
-class Vision:
+class Vision(list):
     """A set as torchvision has them."""
 
     classes = ("zero", "one")
 
-    def __init__(self, root: str, train: bool = True, download: bool = False) -> None:
+    def __init__(self, root, train=True, download=False):
         assert download
-        self._count = 6 if train else 2
+        images = [Image.fromarray(np.full((4, 4), k * 10, np.uint8)) for k in range(6 if train else 2)]
+        super().__init__((image, k % 2) for k, image in enumerate(images))
         Path(root, "seen").write_text("x")
 
-    def __len__(self) -> int:
-        return self._count
 
-    def __getitem__(self, index: int) -> tuple[Any, int]:
-        return Image.fromarray(np.full((4, 4), index * 10, np.uint8)), index % 2
-
-
-def test_sets_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sets_of_torchvision(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
     vision = ModuleType("torchvision")
-    vision.__version__ = "0.28.0"  # type: ignore[attr-defined]
-    vision.datasets = SimpleNamespace(Few=Vision)  # type: ignore[attr-defined]
+    vision.__version__ = "0.28.0"
+    vision.datasets = SimpleNamespace(Few=Vision)
     monkeypatch.setitem(sys.modules, "torchvision", vision)
     dataset = load("torchvision:Few", data_dir=tmp_path)
     assert (dataset.classes, dataset.train.y.tolist()) == (("zero", "one"), [0, 1] * 3)

@@ -27,36 +27,6 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture(scope="module")
-def cifar100(cache):
-    calls = []
-    dataset = load(real("cifar100"), data_dir=DATA, cache_dir=cache, progress=lambda *counts: calls.append(counts))
-    assert calls[-1] == (60_000, 60_000)
-    return dataset
-
-
-def test_cifar100_has_the_published_statistics(cifar100):
-    assert cifar100.train.x.shape == (50_000, 3, 32, 32)
-    assert cifar100.test.x.shape == (10_000, 3, 32, 32)
-    # Histograms give exact moments without a float copy of 150 million pixels.
-    counts = np.stack([np.bincount(cifar100.train.x[:, c].ravel(), minlength=256) for c in range(3)])
-    levels, n = np.arange(256) / 255, 50_000 * 32 * 32
-    mean = counts @ levels / n
-    std = np.sqrt(counts @ levels**2 / n - mean**2)
-    np.testing.assert_allclose(mean, [0.50707516, 0.48654887, 0.44091784], atol=1e-6)
-    np.testing.assert_allclose(std, [0.26733429, 0.25643846, 0.27615047], atol=1e-6)
-
-
-def test_cifar100_is_whole_and_opens_without_decoding_again(cifar100, cache):
-    assert (cifar100.classes[0], cifar100.classes[99]) == ("apple", "worm")
-    assert np.bincount(cifar100.train.y).tolist() == [500] * 100
-    assert np.bincount(cifar100.test.y).tolist() == [100] * 100
-    train = {image.tobytes() for image in cifar100.train.x}
-    assert sum(image.tobytes() in train for image in cifar100.test.x) == 10, "it has ten images in both splits"
-    again = load("cifar100", data_dir=DATA, cache_dir=cache, progress=lambda *counts: pytest.fail("decoded again"))
-    np.testing.assert_array_equal(again.train.y, cifar100.train.y)
-
-
 def test_tiny_imagenet_with_its_grey_images(cache):
     dataset = load(real("tiny-imagenet"), data_dir=DATA, cache_dir=cache)
     assert dataset.train.x.shape[1:] == (3, 64, 64)

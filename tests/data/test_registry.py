@@ -1,4 +1,4 @@
-"""Names and paths lead to the right reader, lazily, and mistakes get a hint."""
+"""Names and paths lead to the right reader, lazily, and mistakes get a hint. UCI's and scikit-learn's sets."""
 
 import shutil
 import subprocess
@@ -6,11 +6,15 @@ import sys
 
 import numpy as np
 import pytest
+import sklearn.datasets
 
 from data.conftest import shard, write
-from rcad.data import registry
+from one_line import one_line
+from rcad.data import decoding, registry
 from rcad.data.dataset import Dataset, Split
-from rcad.data.registry import recognise
+from rcad.data.registry import load, recognise
+from rcad.data.small_sets import EMBEDDED, find_uci, load_embedded, load_uci
+from rcad.data.streams import Stream
 from rcad.errors import InputError, MissingExtraError
 
 
@@ -32,6 +36,9 @@ def test_a_path_is_found_here_and_below_the_data_folder(pets, tmp_path, monkeypa
     monkeypatch.setenv("RCAD_DATA", str(pets.parent))
     monkeypatch.setenv("RCAD_CACHE", str(cache))
     assert registry.load("pets").train.x.shape == (2, 3, 4, 4)
+    monkeypatch.delenv("RCAD_CACHE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert registry.cache.cache_root() == tmp_path / ".cache" / "rcad"
     assert not (tmp_path / "pets" / "cache").exists()
 
 
@@ -46,19 +53,15 @@ def test_an_archive_of_class_folders(pets, tmp_path, kind):
     [
         ("pets/cat/a.png", 2, "folders"),
         ("a.csv", 0, "tabular"),
-        ("a.TSV", 0, "tabular"),
         ("a.npy", 0, "tabular"),
         ("a.npz", 0, "npz"),
         ("cifar-10-binary.tar.gz", 0, "cifar10"),
         ("tiny-imagenet-200.zip", 0, "tiny-imagenet"),
         ("other.zip", 0, "archive"),
         ("bins/data_batch_1.bin", 1, "cifar10"),
-        ("c100/cifar-100-binary/train.bin", 2, "cifar100"),
         ("mats/train_32x32.mat", 1, "svhn"),
         ("tiny/wnids.txt", 1, "tiny-imagenet"),
         ("hf/train-0.parquet", 1, "parquet"),
-        ("hf/data/train-0.parquet", 2, "parquet"),
-        ("split/train/a/1.png", 3, "folders"),
         ("a.xyz", 0, None),
         ("flat/1.png", 1, None),
     ],
@@ -80,6 +83,8 @@ def test_names_are_looked_for_in_the_data_folder(tmp_path):
     assert where["cifar10"] == str(tmp_path / "cifar10" / "cifar-10-binary.tar.gz")
     assert where["cifar100"] == str(tmp_path / "cifar-100-binary")
     assert where["svhn"] is None
+    with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
+        registry.load("svhn", data_dir=tmp_path)
     assert list(where) == list(registry.READERS)
     assert {line.where for line in registry.available(tmp_path / "nothing") if line.name in registry.OFFICIAL} == {None}
 
@@ -110,14 +115,12 @@ def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
     ("name", "message"),
     [
         ("cifar-100", r"did you mean 'cifar100'\?"),
-        ("CIFAR10", r"did you mean 'cifar10'\?"),
         ("digts", r"did you mean 'digits'\?$"),
         ("phots", r"did you mean 'Photos'\?$"),
         ("Photos/trian.csv", r"did you mean 'Photos/train.csv'\?$"),
         ("qqqq", "rcad data list"),
         ("", "expected a path or one of"),
         ("no/such/folder", "expected a file or folder at no/such/folder, but there is none"),
-        ("missing.csv", "expected a file or folder at missing.csv"),
         ("cifar100", "set RCAD_DATA"),
         ("sales.xlsx", r"sales.xlsx; save it as CSV \(UTF-8\)$"),
     ],
@@ -128,11 +131,6 @@ def test_unknown_names_and_slips(tmp_path, name, message, monkeypatch):
     write(tmp_path, Photos__train_dot_csv=b"a,b\n", sales_dot_xlsx=b"PK")
     with pytest.raises(InputError, match=message):
         registry.load(name)
-
-
-def test_a_known_set_that_is_not_there_says_what_to_do(tmp_path):
-    with pytest.raises(InputError, match=r"found none of: svhn/.*train_32x32.mat.*rcad data fetch svhn --data-dir"):
-        registry.load("svhn", data_dir=tmp_path)
 
 
 def test_verify_lists_archives_and_cache_entries(pets, tmp_path):
@@ -157,17 +155,115 @@ def test_importing_the_registry_is_light():
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
+def test_a_missing_package_names_the_extra(pets, monkeypatch):
+    (pets.parent / "a.parquet").touch()
+    decoding._pillow.cache_clear()
+    for module, path in (("PIL.Image", pets), ("pyarrow.parquet", pets.parent / "a.parquet")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
+            registry.load(path, cache_dir=pets.parent / "cache")
+
+
+def uci(root, **changes):
+    """A yacht of six rows with two splits, written as the originals are; other texts for some files."""
+    folder = root / "uci" / "yacht"
+    folder.mkdir(parents=True)
+    rows = "\n".join(f" {i}.5 \t{i * i}  {10 - i} " for i in range(6))
+    files = {
+        "data": rows + "\n\n",
+        "index_features": "0\n1.000e+00\n",
+        "index_target": "2\n",
+        "n_splits": "2\n",
+        "index_train_0": "3\n0\n1\n2\n4\n",
+        "index_test_0": "5\n",
+        "index_train_1": "5\n1\n2\n3\n",
+        "index_test_1": "0\n4\n",
+    }
+    for name, text in (files | changes).items():
+        (folder / f"{name}.txt").write_text(text)
+    return load_uci("yacht", data_dir=root)
+
+
+def test_reads_rows_and_splits(tmp_path):
+    data = uci(tmp_path)
+    assert data.task == "regression"
+    assert data.train.x.dtype == data.train.y.dtype == np.float32
+    assert data.train.x.tolist() == [[i + 0.5, i * i] for i in range(6)]
+    assert data.train.y.tolist() == [10, 9, 8, 7, 6, 5]
+    assert data.columns == ("x0", "x1")
+    assert [(a.tolist(), b.tolist()) for a, b in data.standard_splits] == [
+        ([3, 0, 1, 2, 4], [5]),
+        ([5, 1, 2, 3], [0, 4]),
+    ]
+    assert find_uci("yacht", tmp_path) == tmp_path / "uci" / "yacht"
+    assert find_uci("boston", tmp_path) is None
+    with one_line(match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
+        load_uci("boston", data_dir=tmp_path)
+
+
 @pytest.mark.parametrize(
-    ("module", "make"),
+    ("file", "content", "message"),
     [
-        ("PIL.Image", lambda pets: pets),
-        ("pyarrow.parquet", lambda pets: (pets.parent / "a.parquet").touch() or pets.parent / "a.parquet"),
+        ("data", "", "rows of numbers in .*data.txt, but the file is empty"),
+        ("data", "1 2 3\n1 2\n", "rows of numbers in .*data.txt, but got: .* from 3 to 2"),
+        ("data", "1 2 3\n1 x 2\n", "rows of numbers in .*data.txt, but got: .*'x'"),
+        ("data", "1 2 3\n1 nan 2\n", "finite numbers in .*data.txt, but got '1 nan 2' in row 2"),
+        ("data", "1 2 3\n1 4 3\n", "targets that differ"),
+        ("index_features", "0\n3\n", "whole numbers from 0 to 2 in .*index_features.txt, but got 3"),
+        ("index_target", "0\n", "one column that is no feature in .*index_target.txt"),
+        ("n_splits", "x\n", "numbers in .*n_splits.txt, but got"),
+        ("n_splits", "0.5", "the number of splits in .*n_splits.txt"),
+        ("n_splits", "3", "index_train_2.txt to be readable, but got: No such file"),
+        ("index_train_1", "5\n1\n2\n2\n", "indices, each once, in .*index_train_1.txt, but got one twice"),
+        ("index_train_1", "5\n1\n2\n4\n", "to train or to test in split 1 of .*, but row 4 does both"),
+        ("index_train_0", "0\n1\n2\n4\n", "split 0 of .* to cover 6 rows, but got 4 to train and 1 to test"),
     ],
 )
-def test_a_missing_package_names_the_extra(pets, monkeypatch, module, make):
-    from rcad.data import decoding
+def test_broken_files(tmp_path, file, content, message):
+    with one_line(match=message):
+        uci(tmp_path, **{file: content})
 
-    decoding._pillow.cache_clear()
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"'\.\[data\]'"):
-        registry.load(make(pets), cache_dir=pets.parent / "cache")
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("digits", (1797, 1, 8, 8), tuple("0123456789")),
+        ("breast_cancer", (569, 30), ("malignant", "benign")),
+        ("wine_recognition", (178, 13), ("class_0", "class_1", "class_2")),
+        ("diabetes", (442, 10), ()),
+    ],
+)
+def test_the_sets_of_scikit_learn(name, shape, classes):
+    data = load_embedded(name)
+    assert (data.name, data.train.x.shape, data.classes) == (name, shape, classes)
+    assert data.task == ("classification" if classes else "regression")
+    assert data.train.y.dtype == (np.int64 if classes else np.float32)
+    assert data.train.x.dtype == (np.uint8 if data.is_image else np.float32)
+    assert len(data.columns) == (0 if data.is_image else shape[1])
+    if data.is_image:
+        levels = {int(v): round(v * 255 / 16) for v in range(17)}
+        assert np.array_equal(data.train.x[:, 0], np.vectorize(levels.get)(sklearn.datasets.load_digits().images))
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_whoever_writes_into_the_arrays_changes_no_later_reading(name, monkeypatch):
+    first = load_embedded(name)
+    x, y = first.train.x.copy(), first.train.y.copy()
+    first.train.x[:], first.train.y[:] = 7, 1
+    again = load_embedded(name)
+    assert np.array_equal(again.train.x, x)
+    assert np.array_equal(again.train.y, y)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(MissingExtraError, match=r"scikit-learn to be installed: .*pip install .* '\.\[sklearn\]'"):
+        load_embedded(name)
+
+
+def test_digits_as_imagenet_is_laid_out_are_streamed(tmp_path):
+    data = load("digit_folders", cache_dir=tmp_path)
+    assert isinstance(data.train.x, Stream)
+    assert (data.train.x.shape, data.test.x.shape) == ((1438, 1, 8, 8), (359, 1, 8, 8))
+    whole = load_embedded("digits").train
+    for split, places in ((data.train, np.arange(1797) % 5 != 4), (data.test, np.arange(1797) % 5 == 4)):
+        order = np.argsort(whole.y[places], kind="stable")  # a class after the other
+        assert split.y.tolist() == whole.y[places][order].tolist()
+        assert np.array_equal(split.x.copy(), whole.x[places][order])

@@ -1,31 +1,28 @@
-"""Images that stay on disk are those that are read whole: same pixels, same labels, same refusals.
+"""Images that stay on disk are those that are read whole; processes decode as threads do, and end with their parent."""
 
-Decoding processes give what threads give, and end with the process that started them.
-"""
-
-from __future__ import annotations
-
+import io
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from data.conftest import picture, shard
-from rcad.data import decoders, streams
-from rcad.data.dataset import Dataset
-from rcad.data.decoders import Decoder, share_of_cores
+from data.conftest import encode, noise, picture, shard
+from one_line import refusals
+from rcad.data import decoders, decoding, streams
+from rcad.data.decoders import share_of_cores
+from rcad.data.decoding import ImageFiles, ImageSet, Reading, SizesDifferError, decode, decode_splits
 from rcad.data.registry import load
 from rcad.data.streams import Stream
 from rcad.errors import InputError
 
 
-def folders(root: Path, images: list[bytes]) -> Path:
+def folders(root, images):
     """Class folders, two classes, every fourth image in val/."""
     for k, data in enumerate(images):
         path = root / ("val" if k % 4 == 3 else "train") / ("cat", "dog")[k % 2 if k % 4 != 3 else k // 4 % 2]
@@ -34,7 +31,7 @@ def folders(root: Path, images: list[bytes]) -> Path:
     return root
 
 
-def shards(root: Path, images: list[bytes]) -> Path:
+def shards(root, images):
     """The same as Parquet: two training shards of small row groups, one of validation."""
     train = [(data, k % 2) for k, data in enumerate(images) if k % 4 != 3]
     held = [(data, k // 4 % 2) for k, data in enumerate(images) if k % 4 == 3]
@@ -49,27 +46,27 @@ LAYOUTS = {"folders": folders, "shards": shards}
 
 
 @pytest.fixture(params=["threads", "processes"])
-def way(request: pytest.FixtureRequest) -> None:
-    """Both ways of decoding."""
+def way(request, monkeypatch):
+    """Both ways of decoding, of streams and of whole sets."""
     if request.param == "processes":
         request.getfixturevalue("processes")
+        monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0)
 
 
-def both(path: Path, **options: Any) -> tuple[Dataset, Dataset]:
+def both(path, **options):
     """The set as a stream, and read whole."""
     cache = path.parent / "cache"
     return load(path, cache_dir=cache, stream=True, **options), load(path, cache_dir=cache, stream=False, **options)
 
 
-def streamed(tmp_path: Path, count: int = 20, **options: Any) -> Stream:
+def streamed(tmp_path, count=20, **options):
     path = folders(tmp_path / "set", [picture(k) for k in range(count)])
-    stream: Stream = load(path, cache_dir=tmp_path / "cache", stream=True, **options).train.x
-    return stream
+    return load(path, cache_dir=tmp_path / "cache", stream=True, **options).train.x
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("mode", "size"), [("RGB", None), ("L", None), ("RGB", 4)])
-def test_a_stream_is_the_set_that_is_read_whole(tmp_path: Path, layout: str, mode: str, size: int | None) -> None:
+def test_a_stream_is_the_set_that_is_read_whole(tmp_path, layout, mode, size):
     path = LAYOUTS[layout](tmp_path / "set", [picture(k, mode) for k in range(50)])
     stream, whole = both(path, size=size)
     assert stream.classes == whole.classes
@@ -85,9 +82,7 @@ def test_a_stream_is_the_set_that_is_read_whole(tmp_path: Path, layout: str, mod
 
 
 @pytest.mark.parametrize(("layout", "mode", "file"), [("folders", "RGB", "in memory"), ("shards", "L", "temporary")])
-def test_batches_come_in_the_order_that_is_asked_for(
-    tmp_path: Path, layout: str, mode: str, file: str, way: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_come_in_the_order_that_is_asked_for(tmp_path, layout, mode, file, way, monkeypatch):
     if file == "temporary":
         monkeypatch.delattr(os, "memfd_create", raising=False)
     pictures = [picture(k, mode) for k in range(80)]
@@ -100,10 +95,10 @@ def test_batches_come_in_the_order_that_is_asked_for(
     assert np.array_equal(share.copy(), whole.train.x[10:40:3][[4, 0]])
 
 
-def test_no_more_is_begun_than_a_few_batches_ahead(tmp_path: Path) -> None:
-    begun: list[int] = []
+def test_no_more_is_begun_than_a_few_batches_ahead(tmp_path):
+    begun = []
 
-    def indices() -> Iterator[Any]:
+    def indices():
         for k in range(30):
             begun.append(k)
             yield np.arange(2 * k, 2 * k + 2)
@@ -117,9 +112,9 @@ def test_no_more_is_begun_than_a_few_batches_ahead(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_image_is_looked_at_once(tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_image_is_looked_at_once(tmp_path, layout, monkeypatch):
     path = LAYOUTS[layout](tmp_path / "set", [picture(k) for k in range(40)])
-    counts: list[tuple[int, int]] = []
+    counts = []
     first = load(path, cache_dir=tmp_path / "c", stream=True, progress=lambda *done: counts.append(done))
     assert counts[-1] == (40, 40)
     monkeypatch.setattr(streams, "look", lambda *a, **k: pytest.fail("looked again"))
@@ -129,7 +124,8 @@ def test_every_image_is_looked_at_once(tmp_path: Path, layout: str, monkeypatch:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_broken_images_are_refused_or_named_and_counted(tmp_path: Path, layout: str) -> None:
+def test_broken_images_are_refused_or_named_and_counted(tmp_path, layout, monkeypatch):
+    monkeypatch.setattr(decoding, "SOURCE_LENGTH", 4)
     images = [picture(k) for k in range(50)]
     images[9], images[7] = images[9][:40], b"" if layout == "shards" else b"no image"
     path = LAYOUTS[layout](tmp_path / "set", images)
@@ -143,10 +139,10 @@ def test_broken_images_are_refused_or_named_and_counted(tmp_path: Path, layout: 
     assert np.array_equal(stream.test.x.copy(), whole.test.x)
     assert stream.test.y.tolist() == whole.test.y.tolist()
     assert stream.omissions == whole.omissions
-    assert stream.omissions[0].startswith("2 of 50 images skipped, e.g.: ")
+    assert stream.omissions[0].startswith("2 of 50 images skipped, e.g.: expected ")
 
 
-def test_a_file_that_changes_later_is_one_line(tmp_path: Path, way: None) -> None:
+def test_a_file_that_changes_later_is_one_line(tmp_path, way):
     stream = streamed(tmp_path)
     file = tmp_path / "set" / "train" / "cat" / "004.png"
     whole, pixels = file.read_bytes(), stream.copy()
@@ -164,9 +160,7 @@ def test_a_file_that_changes_later_is_one_line(tmp_path: Path, way: None) -> Non
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_does_not_fit_into_memory_is_streamed(
-    tmp_path: Path, layout: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_does_not_fit_into_memory_is_streamed(tmp_path, layout, monkeypatch):
     path = LAYOUTS[layout](tmp_path / "set", [picture(k) for k in range(20)])
     for room, streams_them in ((10**12, False), (2 * 20 * 3 * 6 * 6 - 1, True), (2 * 20 * 3 * 6 * 6, False)):
         for module in ("streams", "image_parquet"):
@@ -174,13 +168,7 @@ def test_what_does_not_fit_into_memory_is_streamed(
         assert isinstance(load(path, cache_dir=tmp_path / "cache").train.x, Stream) == streams_them
 
 
-def test_tables_are_not_streamed(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x,y\n1,0\n2,1\n")
-    with pytest.raises(InputError, match=r"^expected class folders or Parquet shards to stream, but got .*a.csv; read"):
-        load(tmp_path / "a.csv", stream=True, target="y")
-
-
-def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path: Path) -> None:
+def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path):
     path = shards(tmp_path / "set", [picture(k) for k in range(8)])
     stream = load(path, cache_dir=tmp_path / "cache", stream=True).train.x
     (unpacked,) = (tmp_path / "cache" / "streams").glob("*/images.bin")
@@ -193,9 +181,7 @@ def test_images_that_changed_after_they_were_unpacked_are_named(tmp_path: Path) 
     assert len(load(path, cache_dir=tmp_path / "cache", stream=True).train.x.copy()) == 6
 
 
-def test_small_sets_start_no_processes(
-    tmp_path: Path, processes: list[Decoder], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_sets_start_no_processes(tmp_path, processes, monkeypatch):
     monkeypatch.setattr(streams, "WORTH_PROCESSES", 16)
     stream = streamed(tmp_path)
     assert len(stream) == 15
@@ -203,7 +189,7 @@ def test_small_sets_start_no_processes(
     assert not processes
 
 
-def test_a_process_that_was_killed_is_one_line_and_is_replaced(tmp_path: Path, processes: list[Decoder]) -> None:
+def test_a_process_that_was_killed_is_one_line_and_is_replaced(tmp_path, processes):
     stream = streamed(tmp_path)
     pixels = stream.copy()
     processes[0].process.send_signal(signal.SIGTERM)  # not for it to hear
@@ -232,7 +218,7 @@ if sys.argv[2] == "killed":
 
 
 @pytest.mark.parametrize("end", ["killed", "ended"])
-def test_they_end_with_the_process_that_started_them(tmp_path: Path, end: str) -> None:
+def test_they_end_with_the_process_that_started_them(tmp_path, end):
     (tmp_path / "a.png").write_bytes(picture(0))
     # Its standard output is a pipe that the decoder does not have, so that reading ends with the parent alone.
     done = subprocess.run([sys.executable, "-c", PROGRAM, tmp_path / "a.png", end], stdout=subprocess.PIPE, check=False)
@@ -250,9 +236,161 @@ def test_they_end_with_the_process_that_started_them(tmp_path: Path, end: str) -
         pytest.fail("the decoder lives on")
 
 
-def test_processes_of_torchrun_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_of_torchrun_share_the_cores(monkeypatch):
     monkeypatch.setattr(decoders, "cores", lambda: 16)
     assert share_of_cores() == 16
     for processes, cores in (("3", 5), ("40", 1)):
         monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
         assert share_of_cores() == cores
+
+
+@pytest.mark.parametrize(("kind", "options"), [("PNG", {}), ("BMP", {}), ("WEBP", {"lossless": True}), ("TIFF", {})])
+def test_lossless_formats_are_exact(kind, options):
+    pixels = noise(5, 7, 3)
+    np.testing.assert_array_equal(decode(encode(pixels, kind, **options), "x"), pixels.transpose(2, 0, 1))
+
+
+def test_grey_palette_and_alpha_become_rgb():
+    grey = noise(4, 4)
+    np.testing.assert_array_equal(decode(encode(grey), "x"), np.stack([grey] * 3))
+    rgba = noise(4, 4, 4)
+    np.testing.assert_array_equal(decode(encode(rgba), "x"), rgba[..., :3].transpose(2, 0, 1))
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 4), (10, 20, 30)).convert("P", palette=Image.Palette.ADAPTIVE).save(buffer, "PNG")
+    assert decode(buffer.getvalue(), "x")[:, 0, 0].tolist() == [10, 20, 30]
+
+
+def test_size_takes_the_centred_square():
+    pixels = np.zeros((4, 12, 3), np.uint8)
+    pixels[:, 4:8] = 200
+    assert (decode(encode(pixels), "x", size=4) == 200).all()
+    assert decode(encode(pixels), "x", size=2).shape == (3, 2, 2)
+    same = noise(6, 6, 3)
+    np.testing.assert_array_equal(decode(encode(same), "x", size=6), same.transpose(2, 0, 1))
+
+
+test_broken_images_are_named_without_the_address_of_a_buffer = refusals(
+    (b"", "folder/cat.png to be an image, but it cannot be decoded (unknown format)"),
+    (encode(noise(8, 8, 3))[:100], "folder/cat.png to be an image, but it cannot be decoded ("),
+    (encode(noise(4, 4).astype(np.float32), "TIFF"), "8 or 16 bits, but got mode F in folder/cat.png"),
+    of=lambda data: decode(data, "folder/cat.png"),
+)
+
+
+def make_files(folder, count, shape=(6, 5, 3)):
+    images = [noise(*shape, seed=i) for i in range(count)]
+    for i, pixels in enumerate(images):
+        (folder / f"{i}.png").write_bytes(encode(pixels))
+    return [f"{i}.png" for i in range(count)], np.stack(
+        [np.moveaxis(pixels, 2, 0) if pixels.ndim == 3 else pixels for pixels in images]
+    )
+
+
+def image_set(root, **splits):
+    """The named files, a source for each of the lists."""
+    sources = {name: [ImageFiles(str(root), part) for part in parts] for name, parts in splits.items()}
+    labels = {name: np.arange(sum(map(len, parts))) for name, parts in splits.items()}
+    return ImageSet(sources, labels, ("a", "b"), "")
+
+
+def decode_files(tmp_path, names, **how):
+    return decode_splits(tmp_path, image_set(tmp_path, train=[[name] for name in names]), Reading(**how))
+
+
+def test_processes_write_what_threads_write(tmp_path, way):
+    names, images = make_files(tmp_path, 23)
+    calls, thread = [], threading.get_ident()
+
+    def progress(done, total):
+        assert threading.get_ident() == thread
+        calls.append((done, total))
+
+    both_splits = image_set(tmp_path, train=[names[:9], names[9:20]], test=[names[20:]])
+    decode_splits(tmp_path, both_splits, Reading(progress=progress))
+    np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), images[:20])
+    np.testing.assert_array_equal(np.load(tmp_path / "test_x.npy"), images[20:])
+    assert np.load(tmp_path / "test_y.npy").tolist() == [0, 1, 2]
+    assert calls == [(9, 23), (20, 23), (23, 23)]
+
+
+def test_errors_keep_their_line_across_processes(tmp_path, way):
+    names, _ = make_files(tmp_path, 3)
+    (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
+    with pytest.raises(SizesDifferError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
+        decode_files(tmp_path, names)
+    (tmp_path / "2.png").unlink()
+    with pytest.raises(InputError, match=r"2\.png to be readable"):
+        decode_files(tmp_path, names)
+
+
+def test_processes_end_when_progress_raises(tmp_path, monkeypatch):
+    monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0)
+    names, _ = make_files(tmp_path, 4)
+    processes, start = [], subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: processes.append(start(*a, **k)) or processes[-1])
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        decode_files(tmp_path, names, progress=interrupt)
+    assert processes
+    assert all(process.returncode is not None for process in processes)
+
+
+def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, way):
+    names, _ = make_files(tmp_path, 4)
+    # /dev/full refuses every write; the header goes to a real file first.
+    monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
+    with pytest.raises(OSError, match="No space left"):
+        decode_files(tmp_path, names)
+
+
+@pytest.mark.parametrize("orientation", range(9))
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_photographs_are_upright(orientation, kind):
+    upright = np.full((16, 24, 3), 40, np.uint8)
+    upright[:8, :16] = 220  # no turn or mirror image of it is the same
+    # How a camera held in each of EXIF's eight ways stores that scene.
+    turned = {
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.transpose(1, 0, 2),
+        6: np.rot90(upright),
+        7: upright.transpose(1, 0, 2)[::-1, ::-1],
+        8: np.rot90(upright, -1),
+    }
+    exif, buffer = Image.Exif(), io.BytesIO()
+    exif[0x0112] = orientation
+    stored = Image.fromarray(np.ascontiguousarray(turned.get(orientation, upright)))
+    stored.save(buffer, kind, exif=exif, quality=95)
+    np.testing.assert_allclose(decode(buffer.getvalue(), "it"), upright.transpose(2, 0, 1), atol=12)
+    assert decode(buffer.getvalue(), "it", 8)[0, 0, 0] > 200
+
+
+def test_a_broken_exif_block_is_passed_over(recwarn):
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 4), (9, 9, 9)).save(buffer, "PNG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert decode(buffer.getvalue(), "it").shape == (3, 4, 4)
+    assert not recwarn, "Pillow's complaints would end up on the user's terminal"
+
+
+def test_grey_images_have_three_channels_where_one_has_colour(tmp_path, way):
+    names, images = make_files(tmp_path, 4, shape=(6, 5))
+    (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))
+    decode_files(tmp_path, names)
+    pixels = np.load(tmp_path / "train_x.npy")
+    assert pixels.shape == (4, 3, 6, 5)
+    np.testing.assert_array_equal(pixels[0], np.stack([images[0]] * 3))
+
+
+def test_sixteen_bits_are_rounded_to_eight():
+    levels = np.asarray([[0, 128, 129, 257], [32768, 65407, 65408, 65535]], np.uint16)
+    expected = np.rint(levels / 257).astype(np.uint8)
+    for kind in ("PNG", "TIFF"):
+        np.testing.assert_array_equal(decode(encode(levels, kind), "x", grey=True)[0], expected)
+        np.testing.assert_array_equal(decode(encode(levels, kind), "x"), np.stack([expected] * 3))
+    for deep in (levels.astype(np.int32) * 2, -levels.astype(np.int32)):
+        with pytest.raises(InputError, match="8 or 16 bits, but got mode I in x"):
+            decode(encode(deep, "TIFF"), "x")

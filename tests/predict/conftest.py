@@ -1,7 +1,5 @@
 """Runs on files of one's own, made once, their data gone."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 
@@ -10,7 +8,6 @@ import pytest
 
 import rcad
 from made import files, images
-from rcad.predict.predictor import Predictor
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
 from rcad.train.place import Place
@@ -20,7 +17,7 @@ from trained import run_id
 ROWS, ERM = 60, [("erm", ())]
 
 
-def flats() -> str:
+def flats():
     """A table with an id, a column with gaps, a category with gaps, a date and a regression target."""
     draw = np.random.default_rng(0)
     lines = ["id,area,floor,city,sold,price"]
@@ -31,7 +28,7 @@ def flats() -> str:
 
 
 @pytest.fixture(scope="session")
-def own_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def own_runs(tmp_path_factory):
     """The folders of the runs by name: "flats" (regression), "floors" (classes of a table), "images" (resized)."""
     folder = tmp_path_factory.mktemp("own")
     found = {}
@@ -52,10 +49,10 @@ def own_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def digits(trained_runs: Path) -> Predictor:
+def digits(trained_runs):
     return rcad.load(trained_runs / run_id("erm"), device="cpu")
 
 
 @pytest.fixture(scope="session")
-def prices(own_runs: dict[str, Path]) -> Predictor:
+def prices(own_runs):
     return rcad.load(own_runs["flats"], device="cpu")

@@ -1,21 +1,25 @@
-"""A finished run predicts what it predicted at its end, without the data it was trained on; into a file too."""
-
-from __future__ import annotations
+"""A finished run predicts what it did at its end, from new examples in every form; into a file; in other programs."""
 
 import csv
+import dataclasses
+import io
 import json
+import logging
 import shutil
-from pathlib import Path
+import sys
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from torch import nn
 
 import rcad
 from made import png
 from predict.conftest import flats
 from rcad.evaluate.saved_run.loading import RunLoader
-from rcad.predict.predictor import Predictor, answer, write_csv
+from rcad.predict import export as exporting
+from rcad.predict.predictor import answer, write_csv
 from rcad.runs.files import unsealed
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors, save_tensors
@@ -25,7 +29,7 @@ from trained import run_id
 pytest.importorskip("sklearn")
 
 
-def test_classes_are_those_of_the_run_s_own_test(trained_runs: Path) -> None:
+def test_classes_are_those_of_the_run_s_own_test(trained_runs):
     run = run_id("rcad")
     saved = RunLoader(Store.open(trained_runs), device="cpu").load(run)
     predictor = rcad.load(trained_runs / run, device="cpu")
@@ -43,7 +47,7 @@ def test_classes_are_those_of_the_run_s_own_test(trained_runs: Path) -> None:
         predictor.predict_interval(x)
 
 
-def test_a_real_target_is_in_its_own_unit(trained_runs: Path) -> None:
+def test_a_real_target_is_in_its_own_unit(trained_runs):
     run = run_id("erm", 0, "diabetes")
     saved = RunLoader(Store.open(trained_runs), device="cpu").load(run)
     predictor = rcad.load(run[:12], runs=trained_runs, device="cpu")
@@ -60,29 +64,24 @@ def test_a_real_target_is_in_its_own_unit(trained_runs: Path) -> None:
     np.testing.assert_allclose(high - mean, deviation, rtol=1e-3)
     np.testing.assert_allclose(mean - low, deviation, rtol=1e-3)
     assert (predictor.predict(raw) == mean).all()
+    least = answer(torch.tensor([[0.5, -100.0], [-1.0, 2.0]], dtype=torch.float64), (10.0, 2.0))
+    np.testing.assert_allclose(least.numpy(), [[11, 2 * np.exp(-10)], [8, 2 * np.e]])
     with pytest.raises(rcad.InputError, match="predicts a number"):
         predictor.predict_proba(raw)
     with pytest.raises(rcad.InputError, match="coverage to be a number between 0 and 1, but got 1"):
         predictor.predict_interval(raw, coverage=1)
 
 
-def test_a_deviation_is_as_small_as_the_likelihood_lets_it_be() -> None:
-    found = answer(torch.tensor([[0.5, -100.0], [-1.0, 2.0]], dtype=torch.float64), (10.0, 2.0))
-    np.testing.assert_allclose(found.numpy(), [[11, 2 * np.exp(-10)], [8, 2 * np.e]])
-
-
-def test_it_shows_itself(trained_runs: Path, digits: Predictor) -> None:
+def test_it_shows_itself(trained_runs, digits):
     for text in (repr(digits), digits._repr_html_()):
-        assert run_id("erm") in text
-        assert "grey images of 8x8" in text
-        assert "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, ..." in text
-        assert "test_accuracy" in text
+        for words in (run_id("erm"), "grey images of 8x8", "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, ...", "test_accuracy"):
+            assert words in text
     table = rcad.load(trained_runs / run_id("erm", 0, "diabetes"), device="cpu")
     assert "10 columns: age, sex, bmi" in repr(table)
     assert "a number, with its deviation" in repr(table)
 
 
-def test_what_cannot_be_loaded_is_one_line(trained_runs: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_one_line(trained_runs, tmp_path):
     run = run_id("erm")
     shutil.copytree(trained_runs / run, tmp_path / run)
     weights = tmp_path / run / WEIGHTS
@@ -102,7 +101,7 @@ def test_what_cannot_be_loaded_is_one_line(trained_runs: Path, tmp_path: Path) -
         rcad.load("3f2a", runs=tmp_path / "nowhere")
 
 
-def test_runs_of_before_on_tables_still_load(own_runs: dict[str, Path], tmp_path: Path) -> None:
+def test_runs_of_before_on_tables_still_load(own_runs, tmp_path):
     old = tmp_path / own_runs["flats"].name
     shutil.copytree(own_runs["flats"], old)
     tensors, kept = load_tensors(old / WEIGHTS)
@@ -110,15 +109,15 @@ def test_runs_of_before_on_tables_still_load(own_runs: dict[str, Path], tmp_path
     assert rcad.load(old).target == rcad.load(own_runs["flats"]).target
 
 
-def rows(path: Path) -> list[dict[str, str]]:
+def rows(path):
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
-def test_the_file_of_a_real_target(own_runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_file_of_a_real_target(own_runs, tmp_path):
     predictor, data, out = rcad.load(own_runs["flats"]), tmp_path / "new.csv", tmp_path / "out.csv"
     data.write_text(flats())
-    told: list[tuple[int, int]] = []
+    told = []
     found = write_csv(predictor, data, out, coverage=0.8, progress=lambda *now: told.append(now))
     mean, deviation = predictor.predict(data, return_std=True)
     low, high = predictor.predict_interval(data, coverage=0.8).T
@@ -126,18 +125,12 @@ def test_the_file_of_a_real_target(own_runs: dict[str, Path], tmp_path: Path) ->
     assert list(table[0]) == ["row", "id", "prediction", "deviation", "low", "high"]
     for name, wanted in {"prediction": mean, "deviation": deviation, "low": low, "high": high}.items():
         np.testing.assert_allclose([float(row[name]) for row in table], wanted, rtol=1e-6)
-    assert found == {
-        "examples": 60,
-        "skipped": [],
-        "mean": pytest.approx(mean.mean()),
-        "least": mean.min(),
-        "most": mean.max(),
-        "coverage": 0.8,
-    }
+    assert (found["examples"], found["skipped"], found["coverage"]) == (60, [], 0.8)
+    assert [found[key] for key in ("mean", "least", "most")] == pytest.approx([mean.mean(), mean.min(), mean.max()])
     assert told == [(0, 60), (60, 60)]
 
 
-def test_the_file_of_classes_and_broken_images(own_runs: dict[str, Path], tmp_path: Path) -> None:
+def test_the_file_of_classes_and_broken_images(own_runs, tmp_path):
     predictor, folder, out = rcad.load(own_runs["images"]), tmp_path / "new", tmp_path / "out.csv"
     folder.mkdir()
     (folder / "b, c.png").write_bytes(png())
@@ -158,3 +151,188 @@ def test_the_file_of_classes_and_broken_images(own_runs: dict[str, Path], tmp_pa
     with pytest.raises(rcad.InputError, match="but all are broken"):
         write_csv(predictor, folder, tmp_path / "none.csv", skip_bad=True)
     assert not (tmp_path / "none.csv").exists()
+
+
+def test_images_in_memory_and_in_files_are_the_same(digits, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 1, 8, 8), dtype=np.uint8)
+    wanted = digits.predict_proba(pixels)
+    folder = tmp_path / "new" / "some"
+    (folder / ".thumbs").mkdir(parents=True)
+    for i, image in enumerate(pixels[:, 0]):
+        grey = Image.fromarray(image)
+        (grey.convert("RGB") if i % 2 else grey).save(folder / f"{i:03}.png")  # grey either way
+    Image.fromarray(pixels[0, 0]).save(folder / ".thumbs" / "0.png")
+    (folder / "notes.txt").write_text("no image")
+    np.save(tmp_path / "new.npy", pixels)
+    forms = [torch.from_numpy(pixels), pixels[:, 0], pixels / 255, folder, str(folder.parent), tmp_path / "new.npy"]
+    for form in forms:
+        np.testing.assert_allclose(digits.predict_proba(form), wanted, atol=1e-5)
+    np.testing.assert_allclose(digits.predict_proba(folder / "007.png"), wanted[7:8], atol=1e-5)
+    examples = digits.preprocessing.read(folder.parent)
+    parts = list(examples.parts)
+    assert (examples.total, examples.headers, len(parts)) == (300, ("file",), 2)
+    assert parts[1].names[0] == ("some/256.png",)
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.zeros((4, 3, 8, 8), np.uint8), r"images of shape \(N, 1, 8, 8\), but got \(4, 3, 8, 8\)"),
+        (np.zeros((0, 1, 8, 8), np.uint8), r"but got \(0, 1, 8, 8\)"),
+        (np.full((4, 8, 8), -0.5), "uint8 pixels or numbers in .0, 1., but got values from -0.5 to -0.5"),
+        (np.full((4, 8, 8), np.nan), "but got values from nan"),
+        ([["a"]], "expected an array of numbers, a frame or a path"),
+        ("nowhere", "expected an image or a folder with images, but found none at nowhere"),
+    ],
+)
+def test_images_that_do_not_fit(digits, x, says):
+    with pytest.raises(rcad.InputError, match=says):
+        digits.predict(x)
+
+
+def test_files_of_another_size(digits, own_runs, tmp_path):
+    (tmp_path / "a.png").write_bytes(png(side=9))
+    with pytest.raises(rcad.InputError, match=r"images of 8x8 as in training, but got 9x9 in .*a.png; .* --size 8"):
+        digits.predict(tmp_path)
+    resized = rcad.load(own_runs["images"], device="cpu")  # trained with a size
+    assert "resized" in repr(resized)
+    assert resized.predict(tmp_path).tolist()[0] in ("class0", "class1")
+    (tmp_path / "b.png").write_bytes(png(keep=40))
+    with pytest.raises(rcad.InputError, match=r"expected .*b.png to be an image"):
+        resized.predict(tmp_path)
+    (part,) = resized.preprocessing.read(tmp_path, skip_bad=True).parts
+    assert part.names == [("a.png",)]
+    assert "b.png" in part.bad[0]
+
+
+def test_tables_in_every_form_are_the_same(prices, tmp_path):
+    pandas, path = pytest.importorskip("pandas"), tmp_path / "new.csv"
+    path.write_text(flats())
+    wanted = prices.predict(path)
+    frame = pandas.read_csv(path).drop(columns="price")[["sold", "floor", "city", "area", "id"]]
+    np.testing.assert_allclose(prices.predict(frame), wanted)
+    typed = frame.assign(sold=pandas.to_datetime(frame["sold"]), city=frame["city"].astype("category"))
+    np.testing.assert_allclose(prices.predict(typed), wanted)
+    typed.to_parquet(tmp_path / "new.parquet")
+    np.testing.assert_allclose(prices.predict(tmp_path / "new.parquet"), wanted)
+    examples = prices.preprocessing.read(path)
+    assert examples.headers == ("row", "id")  # what names a row predicts nothing, and is kept
+    assert next(examples.parts).names[:2] == [("1", "1000"), ("2", "1001")]
+    assert prices.predict(frame.iloc[3:4])[0] == pytest.approx(wanted[3])  # a row alone
+    with pytest.raises(rcad.InputError, match="expected one kind of values in each column"):
+        prices.predict(frame.assign(area=["x", *range(59)]))
+    with pytest.raises(rcad.InputError, match=r"each column of the frame, but got: Duplicate column names"):
+        prices.predict(pandas.concat([frame, frame], axis=1))
+    with pytest.raises(rcad.InputError, match="expected at least one row"):
+        prices.predict(frame.iloc[:0])
+
+
+def test_rows_of_numbers(own_runs, trained_runs):
+    diabetes = rcad.load(trained_runs / run_id("erm", 0, "diabetes"), device="cpu")
+    rows = np.random.default_rng(0).normal(size=(7, 10))
+    pandas = pytest.importorskip("pandas")
+    names = [code.name for code in diabetes.preprocessing.encoder.codes]
+    wanted = diabetes.predict(pandas.DataFrame(rows, columns=names))
+    np.testing.assert_allclose(diabetes.predict(rows), wanted)
+    np.testing.assert_allclose(diabetes.predict(torch.from_numpy(rows)), wanted)
+    with pytest.raises(rcad.InputError, match=r"expected rows with 10 columns: age, .*; but got shape \(7, 9\)"):
+        diabetes.predict(rows[:, 1:])
+    floors = rcad.load(own_runs["floors"], device="cpu")
+    assert floors.classes == ("0", "1", "2", "3", "4")
+
+
+def test_what_a_table_lacks_or_adds(prices, tmp_path, caplog):
+    path, (header, first, *_) = tmp_path / "new.csv", flats().splitlines()
+    with caplog.at_level(logging.WARNING, "rcad"):
+        path.write_text(f"{header}\n{first}\n")
+        known = prices.predict(path)
+        assert not caplog.messages
+        path.write_text(f"{header}\n{first.replace('Bonn', 'Ulm')}\n")
+        unknown = prices.predict(path)
+    assert caplog.messages == ["categories that training did not have count as unknown: 'city' ('Ulm')"]
+    assert unknown != known
+    path.write_text(f"{header}\n{first.replace('Bonn', '')}\n")
+    assert prices.predict(path) == unknown  # as a missing one does
+    path.write_text(f"{header.replace('city', 'town')}\n{first}\n")
+    with pytest.raises(rcad.InputError, match=r"expected a column 'city' in .*new.csv, but it is missing"):
+        prices.predict(path)
+    path.write_text(f"{header}\n{first.replace('2020-01-01', 'today')}\n")
+    with pytest.raises(rcad.InputError, match="expected a date in line 2, column 'sold'"):
+        prices.predict(path)
+
+
+@pytest.fixture(params=["torch", "onnx"])
+def program(request, tmp_path):
+    """Exports a run; gives the file as a function of arrays, and its description."""
+    if request.param == "onnx":
+        for package in ("onnx", "onnxscript"):
+            pytest.importorskip(package, reason=f"{package} is not installed: extra onnx")
+        runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: extra onnx")
+
+    def make(predictor):
+        path = tmp_path / ("model.onnx" if request.param == "onnx" else "model.pt2")
+        assert predictor.export(path) < 1e-5
+        if request.param == "onnx":
+            session = runtime.InferenceSession(path)
+            described = session.get_modelmeta().custom_metadata_map["rcad.json"]
+            return (lambda x: session.run(None, {"x": x})[0]), json.loads(described)
+        extra = {"rcad.json": ""}
+        module = torch.export.load(path, extra_files=extra).module()
+        return (lambda x: module(torch.from_numpy(x)).detach().numpy()), json.loads(extra["rcad.json"])
+
+    return make
+
+
+def test_images(program, digits):
+    run, described = program(digits)
+    for count in (1, 7):
+        x = np.random.default_rng(0).random((count, 1, 8, 8), np.float32)
+        np.testing.assert_allclose(run(x), digits.predict_proba(x), atol=1e-5)
+    assert described == {"run": run_id("erm"), "shape": [1, 8, 8], "columns": [], "output": list("0123456789")}
+
+
+def test_a_table_with_gaps(program, prices, tmp_path):
+    run, described = program(prices)
+    (tmp_path / "new.csv").write_text(flats())
+    encoder = prices.preprocessing.encoder
+    x = encoder.transform(prices.preprocessing._table(tmp_path / "new.csv")).astype(np.float32)
+    assert np.isnan(x).any()
+    wanted = np.column_stack(prices.predict(tmp_path / "new.csv", return_std=True))
+    np.testing.assert_allclose(run(x), wanted, rtol=1e-4)
+    assert described["columns"] == list(encoder.features)
+    assert described["output"] == ["mean", "deviation"]
+
+
+def test_formats(digits, tmp_path):
+    for name, to, says in (
+        ("model.bin", None, r"a file that ends in .pt2 or .onnx, but got .*model.bin"),
+        ("model.onnx", "torch", r"a file that ends in .pt2, but got .*model.onnx"),
+        ("model.pt2", "torhc", "did you mean 'torch'"),
+    ):
+        with pytest.raises(rcad.InputError, match=says):
+            digits.export(tmp_path / name, to)
+
+
+def test_a_file_that_is_off_is_not_written(digits, tmp_path, monkeypatch):
+    content, output = exporting._torch(exporting.Whole(digits).eval(), exporting._example(digits)[0], "{}")
+    monkeypatch.setattr(exporting, "_torch", lambda *given: (content, output + 0.01))
+    with pytest.raises(rcad.InputError, match=r"those of torch are 0.01 off; nothing is written"):
+        digits.export(tmp_path / "model.pt2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_model_that_cannot_be_exported(digits, tmp_path):
+    class Undecided(nn.Module):
+        def forward(self, x):
+            return torch.eye(10)[: len(x)] if x.sum().item() > 0 else x
+
+    with pytest.raises(rcad.InputError, match="expected a model that torch can export, but Undecided is not"):
+        dataclasses.replace(digits, model=Undecided()).export(tmp_path / "model.pt2")
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_package_names_its_extra(package, digits, tmp_path, monkeypatch):
+    for name in ("onnx", "onnxscript", "onnxruntime"):
+        monkeypatch.setitem(sys.modules, name, io if name != package else None)
+    with pytest.raises(rcad.MissingExtraError, match=rf"expected {package} to be installed: .*-e '\.\[onnx\]'"):
+        digits.export(tmp_path / "model.onnx")

@@ -1,39 +1,39 @@
-from __future__ import annotations
+import subprocess
+import sys
 
-from collections.abc import Callable
-from typing import Any
-
-import pytest
-
-from rcad.runs.config import RunConfig
 from rcad.runs.recipes import RECIPES
 from rcad.runs.record import RunRecord
 
 STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
+CONFIG = RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 0.5, "lam": 0.02})], seed=3)
 
 
-@pytest.fixture
-def config() -> RunConfig:
-    return RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 0.5, "lam": 0.02})], seed=3)
+def make_record(seed=0, **options):
+    values = {
+        "config": RECIPES["small"].config("digits", [("rcad", {"alpha": 0.5})], seed=seed),
+        "status": "done",
+        "started": STARTED,
+        "finished": FINISHED,
+        "splits": {"train": {"size": 100, "sha256": "a" * 64}},
+        "epochs": [{"epoch": 0, "loss": 1.5}, {"epoch": 1, "loss": 1.25}],
+        "metrics": {"accuracy": 0.875, "nll": 0.25},
+        "timings": {"train_s": 2.5},
+        "peak_memory_bytes": 1024,
+        "device": "cpu",
+        "versions": {"python": "3.11.7"},
+    }
+    return RunRecord(**{**values, **options})
 
 
-@pytest.fixture
-def make_record() -> Callable[..., RunRecord]:
-    def make(seed: int = 0, **options: Any) -> RunRecord:
-        config = RECIPES["small"].config("digits", [("rcad", {"alpha": 0.5})], seed=seed)
-        values: dict[str, Any] = {
-            "config": config,
-            "status": "done",
-            "started": STARTED,
-            "finished": FINISHED,
-            "splits": {"train": {"size": 100, "sha256": "a" * 64}},
-            "epochs": [{"epoch": 0, "loss": 1.5}, {"epoch": 1, "loss": 1.25}],
-            "metrics": {"accuracy": 0.875, "nll": 0.25},
-            "timings": {"train_s": 2.5},
-            "peak_memory_bytes": 1024,
-            "device": "cpu",
-            "versions": {"python": "3.11.7"},
-        }
-        return RunRecord(**{**values, **options})
+TAKE = """
+import os, sys, time
+from pathlib import Path
+from rcad.runs.locks import RunLock
+lock = RunLock(Path(sys.argv[1]), "r")
+"""
+HOLD = TAKE + "print('held', flush=True); time.sleep(60)"
 
-    return make
+
+def start(program, path):
+    process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    return process, process.stdout.readline().strip()

@@ -1,126 +1,363 @@
-from __future__ import annotations
+"""Configs: their values, as plain data and TOML, their ids; settings and recipes."""
 
+import functools
+import json
 from dataclasses import FrozenInstanceError, fields, replace
-from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad.errors import InputError
-from rcad.runs.config import SECTIONS, OptimConfig, RunConfig, Section, TrainConfig
+from rcad.loss.method_rows import label, rows_to_plain
+from rcad.loss.methods import Method
+from rcad.runs.config import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig
+from rcad.runs.configure import configure, default_recipe, override
+from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
+from rcad.runs.recipes import RECIPES
+from rcad.train.one_gpu import can_join, can_share
+from rcad.train.scheduler import canonical_config
+from runs.conftest import CONFIG
 
-GOOD: dict[str, dict[str, Any]] = {
-    "data": {"name": "digits"},
-    "model": {},
-    "optim": {"lr": 0.1},
-    "train": {"epochs": 10, "batch_size": 32},
-}
+GOOD = {"data": {"name": "digits"}, "model": {}, "optim": {"lr": 0.1}, "train": {"epochs": 10, "batch_size": 32}}
 
 
-def build(**changes: Any) -> RunConfig:
+def build(**changes):
     """A small config; `optim={"lr": 1}` changes fields of a section, other keys the config's own."""
-    parts = {
-        name: section(**{**GOOD[name], **changes.pop(name, {})})  # type: ignore[arg-type]
-        for name, section in SECTIONS.items()
-    }
+    parts = {name: section(**{**GOOD[name], **changes.pop(name, {})}) for name, section in SECTIONS.items()}
     return RunConfig(**{"method": (("erm", ()),), **parts, **changes})
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"data": {"name": ""}}, "expected data.name to be a text, but got ''"),
-        ({"data": {"name": 3}}, "expected data.name to be a text, but got 3"),
-        ({"data": {"name": "a\udcff"}}, "expected data.name to be valid Unicode"),
-        ({"data": {"target": " "}}, "expected data.target to be a text, but got ' '"),
-        ({"data": {"task": "regresion"}}, "but got 'regresion'; did you mean 'regression'?"),
-        ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
-        ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
-        ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
-        ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
-        ({"data": {"seed": -1}}, "expected data.seed to be a whole number >= 0, but got -1"),
-        ({"data": {"test_fraction": 1}}, "expected data.test_fraction to be a number in [0, 1), but got 1.0"),
-        ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
-        ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
-        ({"model": {"width": 1.5}}, "expected model.width to be a whole number (or none), but got 1.5"),
-        (
-            {"model": {"hidden": 64}},
-            "expected model.hidden to be a list, each item a whole number (or none), but got 64",
-        ),
-        ({"model": {"hidden": [64, "x"]}}, "expected model.hidden[1] to be a whole number, but got 'x'"),
-        ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
-        ({"model": {"dropout": 1}}, "expected model.dropout to be a number in [0, 1), but got 1.0"),
-        ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
-        ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
-        ({"optim": {"lr": "0.1"}}, "expected optim.lr to be a finite number, but got '0.1'"),
-        ({"optim": {"lr": True}}, "expected optim.lr to be a finite number, but got True"),
-        ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
-        ({"optim": {"momentum": -0.1}}, "expected optim.momentum to be a number in [0, 1)"),
-        ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
-        ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
-        ({"optim": {"clip": 0}}, "expected optim.clip to be a finite number > 0, but got 0.0"),
-        ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
-        ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
-        ({"optim": {"milestones": [10, 10]}}, "expected optim.milestones to be ascending epochs, but got [10, 10]"),
-        ({"optim": {"gamma": None}}, "expected optim.gamma to be a finite number, but got None"),
-        ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
-        ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
-        ({"train": {"epochs": 0, "selection": "last"}}, "expected train.epochs to be a whole number >= 1, but got 0"),
-        ({"train": {"epochs": 0}, "model": {"weights": "a.pt"}}, "train.epochs to be a whole number >= 1, but got 0"),
-        ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
-        ({"train": {"precision": "fp16"}}, "but got 'fp16'; did you mean 'bf16'?"),
-        ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
-        ({"train": {"patience": 0}}, "expected train.patience to be a whole number >= 1, but got 0"),
-        ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
-        (
-            {"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}},
-            "expected data.validation > 0 for train.patience, but got 0.0",
-        ),
-        ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
-        ({"seed": 2**63}, "expected seed to be at most 9223372036854775807"),
-        ({"seed": "1"}, "expected seed to be a whole number >= 0, but got '1'"),
-        ({"method": ()}, "expected method to be a list of at least one row, but got ()"),
-        ({"method": "rcad"}, "expected method to be a list of at least one row, but got 'rcad'"),
-    ],
+test_bad_values_are_named = refusals(
+    ({"data": {"name": ""}}, "expected data.name to be a text, but got ''"),
+    ({"data": {"name": "a\udcff"}}, "expected data.name to be valid Unicode"),
+    ({"data": {"task": "regresion"}}, "but got 'regresion'; did you mean 'regression'?"),
+    ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
+    ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
+    ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
+    ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
+    ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
+    ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
+    ({"model": {"hidden": 64}}, "expected model.hidden to be a list, each item a whole number (or none), but got 64"),
+    ({"model": {"hidden": [64, "x"]}}, "expected model.hidden[1] to be a whole number, but got 'x'"),
+    ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
+    ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
+    ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
+    ({"optim": {"lr": True}}, "expected optim.lr to be a finite number, but got True"),
+    ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
+    ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
+    ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
+    ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
+    ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
+    ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
+    ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
+    ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
+    ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
+    ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
+    (
+        {"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}},
+        "expected data.validation > 0 for train.patience, but got 0.0",
+    ),
+    ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
+    ({"seed": 2**63}, "expected seed to be at most 9223372036854775807"),
+    ({"method": ()}, "expected method to be a list of at least one row, but got ()"),
+    of=lambda changes: build(**changes),
 )
-def test_bad_values_are_named(changes: dict[str, Any], message: str) -> None:
-    with one_line(message):
-        build(**changes)
 
 
-def test_sections_must_be_sections() -> None:
-    with pytest.raises(InputError, match="expected optim to be a OptimConfig, but got"):
-        replace(build(), optim={"lr": 0.1})
-
-
-def test_is_a_frozen_value_that_prints_what_was_chosen() -> None:
+def test_is_a_frozen_value_that_prints_what_was_chosen():
     config = build(optim={"lr": 1})
     assert config == build(optim={"lr": 1.0})
     assert hash(config) == hash(build(optim={"lr": 1.0}))
     assert repr(config.optim) == "OptimConfig(lr=1.0)"
+    assert type(config.optim.lr) is float
+    optim = OptimConfig(lr=1, milestones=[10, 20], weight_decay=-0.0)
+    assert (optim.milestones, str(optim.weight_decay)) == ((10, 20), "0.0")
     with pytest.raises(FrozenInstanceError):
-        config.seed = 1  # type: ignore[misc]
+        config.seed = 1
 
 
-def test_numbers_take_the_declared_type() -> None:
-    optim = OptimConfig(lr=1, milestones=[10, 20], clip=-0.0 + 1, weight_decay=-0.0)  # type: ignore[arg-type]
-    assert type(optim.lr) is float
-    assert optim.milestones == (10, 20)
-    assert str(optim.weight_decay) == "0.0"
-    assert TrainConfig(epochs=2, batch_size=4, ema=None).ema is None
-
-
-def test_milestones_past_the_end_and_no_validation_with_the_last_epoch_are_allowed() -> None:
+def test_what_is_allowed_together():
     optim = {"schedule": "multistep", "milestones": (100, 150)}
     config = build(optim=optim, data={"validation": 0}, train={"epochs": 2, "selection": "last"})
     assert (config.optim.milestones, config.data.validation) == ((100, 150), 0.0)
+    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"}).train.epochs == 0
+    with pytest.raises(InputError, match="expected optim to be a OptimConfig, but got"):
+        replace(config, optim={"lr": 0.1})
 
 
 @pytest.mark.parametrize("section", SECTIONS.values())
-def test_optional_fields_default_to_none(section: type[Section]) -> None:
+def test_optional_fields_default_to_none(section):
     """A TOML file leaves None out, so left out must mean None."""
-    assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)  # type: ignore[arg-type]
+    assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)
 
 
-def test_weights_may_be_measured_as_they_are() -> None:
-    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"}).train.epochs == 0
+LEAN = build(method=(("rcad", (("alpha", 0.5),)),))
+
+
+def edited(*path, value):
+    """The plain form of a good config with one entry changed."""
+    plain, (*sections, key) = to_plain(LEAN), path
+    functools.reduce(dict.get, sections, plain)[key] = value
+    return plain
+
+
+test_bad_plain_data_is_named_with_its_file = refusals(
+    ([], "in my.toml: expected a config to be a table of sections, but got []"),
+    ({}, "expected data to be given, but it is missing"),
+    (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
+    (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
+    (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
+    (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
+    (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
+    (edited("recipe", value="papr"), "expected recipe to be one of paper"),
+    of=lambda plain: from_plain(plain, source="my.toml"),
+)
+
+
+def test_a_recipe_fills_what_is_not_given():
+    plain = {"recipe": "paper", "data": {"name": "cifar10"}, "method": {"name": "rcad"}, "optim": {"clip": "none"}}
+    expected = RECIPES["paper"].config("cifar10", [("rcad", ())])
+    assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
+
+
+def test_a_changed_default_has_ids_of_its_own_and_old_ids_mean_what_they_meant():
+    """Rows written before leave it out, as they did; new rows say it, whichever value they have."""
+    values = {"alpha": 1.0, "lam": 0.1}
+    direction = ("direction", "training", "plain")
+    for name, rows, old, (parameter, before, now) in (
+        ("released", [("rcad", values)], "4168755db2c975dd", ("jitter", 0.01, 0.0)),
+        ("paper", [("label_smoothing", {"eps": 0.6}), ("rcad", values)], "c8cd3963b336e987", direction),
+        ("paper", [("label_smoothing", {}), ("rcad_text", values)], "cd650b5e8ba39c86", direction),
+    ):
+        new = RECIPES[name].config("cifar100[:2000]", rows, seed=7)
+        assert dict(new.method[-1][1])[parameter] == now
+        written = replace(new, method=(*new.method[:-1], (new.method[-1][0], values)))
+        explicit = replace(new, method=(*new.method[:-1], (new.method[-1][0], {**values, parameter: before})))
+        assert config_id(written) == old
+        assert len({config_id(canonical_config(one)) for one in (written, new, explicit)}) == 3
+        meant = [Method.from_dict({"methods": rows_to_plain(one.method)}) for one in (written, explicit)]
+        assert meant[0] == meant[1]
+        assert label(written.method) == label(explicit.method)
+
+
+def test_a_changed_default_that_makes_no_difference_leaves_the_id_alone():
+    config = RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 1.0, "lam": 0.1})], seed=7)
+    for said in ("plain", "training"):
+        rows = [*config.method[:-1], ("rcad", {"alpha": 1.0, "lam": 0.1, "direction": said})]
+        assert config_id(canonical_config(replace(config, method=rows))) == "f33cf1262c52e90b"
+
+
+def test_equal_configs_have_equal_ids():
+    same = [
+        replace(LEAN, optim=OptimConfig(lr=1e-1)),
+        replace(LEAN, data=DataConfig(name="digits", validation=1e-1)),
+        from_plain(dict(reversed(to_plain(LEAN).items()))),
+    ]
+    assert {config_id(one) for one in same} == {config_id(LEAN)}
+    whole = [replace(LEAN, method=[("rcad", {"alpha": a, "bounds": b})]) for a, b in ((1, (0, 1)), (1.0, (0.0, 1.0)))]
+    assert whole[0] == whole[1]
+    assert config_id(whole[0]) == config_id(whole[1])
+
+
+def test_different_configs_have_different_ids():
+    others = [
+        LEAN,
+        replace(LEAN, seed=1),
+        replace(LEAN, optim=OptimConfig(lr=0.2)),
+        replace(LEAN, model=ModelConfig(norm="none")),
+        replace(LEAN, model=ModelConfig(hidden=())),
+        replace(LEAN, method=[("rcad", {"alpha": None})]),
+        replace(LEAN, method=[("rcad", {"alpha": 0.5}), ("mixup", {})]),
+        replace(LEAN, method=[("mixup", {}), ("rcad", {"alpha": 0.5})]),
+    ]
+    assert len({config_id(one) for one in others}) == len(others)
+
+
+TEXTS = st.text(min_size=1).filter(lambda text: bool(text.strip()))
+NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "name")
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3),
+    max_leaves=4,
+)
+KINDS = {
+    bool: st.booleans(),
+    int: st.integers(1, 10**6),
+    float: st.floats(0, 1, exclude_min=True, exclude_max=True),
+    str: TEXTS,
+}
+FIXED = {"warmup": st.just(0), "schedule": st.sampled_from(["cosine", "constant"])}
+
+
+def drawn(section):
+    """Any value of every field: numbers above 0, fractions below 1, lists in order."""
+
+    def of(kind):
+        one = st.sampled_from(kind.choices) if kind.choices else KINDS[kind.base]
+        one = st.sets(one, max_size=3).map(sorted) if kind.many else one
+        return st.none() | one if kind.optional else one
+
+    return st.builds(section, **{name: FIXED.get(name, of(kind)) for name, kind in section.kinds.items()})
+
+
+configs = st.builds(
+    RunConfig,
+    method=st.lists(st.tuples(TEXTS, st.dictionaries(NAMES, VALUES, max_size=4)), min_size=1, max_size=3),
+    seed=st.integers(0, 2**63 - 1),
+    **{title: drawn(section) for title, section in SECTIONS.items()},
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(configs)
+def test_every_config_goes_both_ways(config):
+    read = from_toml(to_toml(config))
+    assert read == config
+    assert config_id(read) == config_id(config)
+    assert from_plain(json.loads(json.dumps(to_plain(config)))) == config
+
+
+def test_what_it_writes():
+    config = RECIPES["small"].config('a "b"\\\x7f\n.csv', [("rcad", {"alpha": 0.5, "bounds": None})])
+    text = to_toml(config)
+    assert text.startswith('seed = 0\n\n[data]\nname = "a \\"b\\"\\\\\\u007f\\n.csv"\n')
+    assert text.endswith('[[method]]\nname = "rcad"\nalpha = 0.5\nbounds = "none"\nlam = "auto"\n')
+    assert "target" not in text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"seed = 1\nx = = 2\n", "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line"),
+        (b'name = "\xff"\n', "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8"),
+        (b"x = " + b"[" * 5000, "nested too deeply"),
+        (None, "my.toml to be a readable file, but got: No such file"),
+    ],
+)
+def test_bad_files_are_named(tmp_path, content, message):
+    path = tmp_path / "my.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with one_line(message, str(path)):
+        load_config(path)
+
+
+METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.02, "bounds": None}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "section", "key", "value"),
+    [
+        ("train.epochs=5", "train", "epochs", 5),
+        ("train.deterministic=yes", "train", "deterministic", True),
+        ("optim.lr=1e-3", "optim", "lr", 0.001),
+        ("optim.clip=none", "optim", "clip", None),
+        ("optim.milestones=10,20", "optim", "milestones", (10, 20)),
+        ("optim.milestones=[10, 20]", "optim", "milestones", (10, 20)),
+        ("model.hidden=[]", "model", "hidden", ()),
+        ("model.norm=none", "model", "norm", "none"),
+        ("model.norm=", "model", "norm", None),
+        ("data.name=a=b.csv", "data", "name", "a=b.csv"),
+        ("data.target=1", "data", "target", "1"),
+    ],
+)
+def test_text_becomes_the_declared_type(setting, section, key, value):
+    result = getattr(getattr(override(CONFIG, [setting]), section), key)
+    assert result == value
+    assert type(result) is type(value)
+
+
+def test_nothing_else_changes():
+    expected = to_plain(CONFIG)
+    expected["train"]["epochs"] = 7
+    expected["seed"] = 9
+    assert to_plain(override(CONFIG, ["train.epochs=5", "seed=9", "train.epochs=7"])) == expected
+    assert override(CONFIG, []) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("setting", "row", "parameters"),
+    [
+        ("method.alpha=0.7", "rcad", {"alpha": 0.7, "lam": 0.02}),
+        ("method.bounds=0,1", "rcad", {"alpha": 0.5, "bounds": (0, 1), "lam": 0.02}),
+        ("method.bounds=(0.0, 1.0)", "rcad", {"alpha": 0.5, "bounds": (0.0, 1.0), "lam": 0.02}),
+        ("method.rcad.bounds=none", "rcad", {"alpha": 0.5, "bounds": None, "lam": 0.02}),
+        ("method.lam=all", "rcad", {"alpha": 0.5, "lam": "all"}),
+    ],
+)
+def test_parameters_go_to_the_method_that_has_them(setting, row, parameters):
+    method = dict(override(CONFIG, [setting], methods=METHODS).method)
+    assert dict(method[row]) == parameters
+
+
+def test_method_as_a_whole_and_without_the_table():
+    assert dict(override(CONFIG, ["method.steps=3"]).method[-1][1])["steps"] == 3  # a new one goes to the last row
+    assert override(CONFIG, ["method=mixup + rcad", "method.mixup.alpha=2"]).method == (
+        ("mixup", (("alpha", 2),)),
+        ("rcad", (("alpha", "auto"), ("lam", "auto"))),
+    )
+
+
+test_bad_settings_are_named = refusals(
+    ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
+    ("train.epoch=5", "but got 'train.epoch'; did you mean 'train.epochs'?"),
+    ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
+    ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
+    ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
+    ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
+    ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
+    ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
+    ("method=", "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got ''"),
+    ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
+    ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),
+    ("method.=1", "but got 'method.'"),
+    of=lambda setting: override(CONFIG, [setting], methods=METHODS),
+)
+
+
+def test_a_parameter_that_cannot_be():
+    with pytest.raises(InputError, match=r"but got 'method\.alpha'; there is none$"):
+        override(replace(CONFIG, method=(("erm", ()),)), ["method.alpha=1"], methods={"erm": {}})
+    for key in ("method.name", "method.a b"):
+        with pytest.raises(InputError, match=r"expected a parameter like method\.alpha"):
+            override(CONFIG, [f"{key}=1"])
+
+
+def test_few_labels_trains_on_every_label_and_can_be_joined():
+    config = configure("images/", [("two_views", {})], recipe="few-labels", seed=3)
+    assert (config.data.validation, config.train.selection, config.train.batch_size) == (0.0, "last", 32)
+    assert config.method == (("data_augmentation", ()), ("two_views", ()))
+    assert can_join(config)
+    assert can_share(config)
+
+
+def test_what_data_and_method_bring_wins_over_the_recipe():
+    config = RECIPES["released"].config({"name": "my.csv", "target": "price", "balanced": True}, [("erm", ())])
+    assert (config.data.target, config.data.balanced, config.data.validation) == ("price", True, 0.0)
+    rows = RECIPES["paper"].rows([("data_augmentation", {"padding": 2}), ("rcad", {})])
+    assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
+
+
+def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not():
+    def values(recipe, **given):
+        return dict(configure("cifar100[:2000]", [("rcad", given)], recipe=recipe).method[-1][1])
+
+    assert values("paper-2k") == {"alpha": 1.0, "lam": 0.1}
+    assert values("paper") == {"alpha": 0.5, "lam": 0.02}
+    assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
+    assert values(None) == values("small") == {"alpha": "auto", "lam": "auto"}
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_recipe_composes(recipe):
+    for method in ("rcad", "erm", "mixup", "label_smoothing"):
+        rows = RECIPES[recipe].config("digits", [(method, ())]).method
+        assert Method.from_dict({"methods": rows_to_plain(rows)}).terms
+
+
+def test_the_protocol_follows_the_data():
+    sizes = {"[:2000]": "paper-2k", "[:500]": "paper-2k", "[:10000]": "paper-10k", "": "paper"}
+    assert {part: default_recipe(f"cifar100{part}") for part in sizes} == sizes
+    assert [default_recipe(name) for name in ("svhn", "digits", "table.csv")] == ["paper-svhn", "small", "small"]

@@ -1,42 +1,33 @@
-from __future__ import annotations
+"""Files that are whole, logs, records; locks."""
 
 import errno
 import json
 import os
 import signal
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import filelock
 import pytest
 
-from one_line import one_line
+from one_line import one_line, refusals
 from rcad.errors import InputError
-from rcad.runs.files import (
-    Kind,
-    append_log,
-    check_folder,
-    dumps,
-    leftovers,
-    make_folder,
-    read_log,
-    ready_folder,
-    replacing,
-    write_log,
-    write_text,
-)
+from rcad.runs import files, locks
+from rcad.runs.locks import BusyError, RunLock, held_here, is_locked
+from runs.conftest import HOLD, TAKE, start
 
 
-def test_the_whole_file_is_replaced_or_none_of_it(tmp_path: Path) -> None:
+def test_the_whole_file_is_replaced_or_none_of_it(tmp_path):
     path = tmp_path / "a.txt"
-    write_text(path, "a longer text\n")
-    write_text(path, "é\n")
+    files.write_text(path, "a longer text\n")
+    files.write_text(path, "é\n")
 
-    def fail_halfway() -> None:
-        with replacing(path) as temporary:
+    def fail_halfway():
+        with files.replacing(path) as temporary:
             temporary.write_text("half")
-            assert leftovers(path.parent) == [temporary]
+            assert files.leftovers(path.parent) == [temporary]
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -45,10 +36,10 @@ def test_the_whole_file_is_replaced_or_none_of_it(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path: Path) -> None:
+def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path):
     child = os.fork()
     if not child:
-        with replacing(tmp_path / "a.txt") as temporary:
+        with files.replacing(tmp_path / "a.txt") as temporary:
             temporary.write_text("half")
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
@@ -60,81 +51,62 @@ def test_what_a_killed_writer_left_is_swept_by_the_next(tmp_path: Path) -> None:
     for path in (at_work, elsewhere, old, mine):
         path.write_text("x")
     os.utime(old, (0, 0))
-    write_text(tmp_path / "b.txt", "b")
+    files.write_text(tmp_path / "b.txt", "b")
     assert {path.name for path in tmp_path.iterdir()} == {"b.txt", at_work.name, elsewhere.name, mine.name}
 
 
-def test_others_may_read_what_the_umask_allows(tmp_path: Path) -> None:
-    previous = os.umask(0o022)
-    try:
-        write_text(tmp_path / "a.txt", "x")
-    finally:
-        os.umask(previous)
-    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644
-
-
-def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_new_file_is_on_disk_before_it_has_the_name(tmp_path, monkeypatch):
     calls = []
     fsync, rename = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle))[1])
     monkeypatch.setattr(os, "replace", lambda *names: (calls.append("replace"), rename(*names))[1])
-    write_text(tmp_path / "a.txt", "x")
+    previous = os.umask(0o022)
+    files.write_text(tmp_path / "a.txt", "x")
+    os.umask(previous)
     assert calls == ["fsync", "replace", "fsync"]
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o644, "others may read what the umask allows"
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"expected .*file/a\.txt to be writable, but got: Not a directory"):
-        write_text(tmp_path / "file" / "a.txt", "x")
-    with pytest.raises(InputError, match=r"expected .*file/x to be a folder that can be written"):
-        make_folder(tmp_path / "file" / "x")
-
-
-def test_a_folder_is_tried_before_long_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_folder(tmp_path / "a" / "b")
+def test_a_folder_is_tried_before_long_work(tmp_path, monkeypatch):
+    files.check_folder(tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == []  # it looks, and leaves the making to others
     (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"expected .*file/a\.txt to be writable, but got: Not a directory"):
+        files.write_text(tmp_path / "file" / "a.txt", "x")
     with pytest.raises(InputError, match=r"expected .*file/x/y to be a folder that can be written, but got: Not a dir"):
-        check_folder(tmp_path / "file" / "x" / "y")
-    ready_folder(tmp_path / "a" / "b")
+        files.check_folder(tmp_path / "file" / "x" / "y")
+    files.ready_folder(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
 
-    def full(*args: Any, **options: Any) -> Any:
+    def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(InputError, match=r"expected .*b to be a folder that can be written, but got: No space left"):
-        ready_folder(tmp_path / "a" / "b")
+        files.ready_folder(tmp_path / "a" / "b")
 
 
-def test_events_come_back_in_order(tmp_path: Path) -> None:
+def test_events_come_back_in_order_without_a_torn_last_line(tmp_path):
     path = tmp_path / "log.jsonl"
-    write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
-    append_log(path, {"epoch": 1, "loss": float("nan")})
-    assert read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
-
-
-@pytest.mark.parametrize("torn", ["{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"])
-def test_a_torn_last_line_is_dropped(tmp_path: Path, torn: str) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text('{"epoch": 0}\n' + torn)
-    assert read_log(path) == [{"epoch": 0}]
+    assert files.read_log(path) == []
+    files.write_log(path, [{"epoch": 0, "loss": 0.5, "text": "a\nb"}])
+    files.append_log(path, {"epoch": 1, "loss": float("nan")})
+    whole = path.read_text()
+    for torn in ("", "{", '{"epoch": 1', '{"epoch": 1}', "\ufffd"):
+        path.write_text(whole + torn)
+        assert files.read_log(path) == [{"epoch": 0, "loss": 0.5, "text": "a\nb"}, {"epoch": 1, "loss": None}]
+    with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
+        files.append_log(tmp_path / "no" / "log.jsonl", {})
 
 
 @pytest.mark.parametrize(
     ("line", "message"), [("{", "line 2 to be valid JSON"), ("3", "line 2, but got 3"), ('{"a": NaN}', "constant NaN")]
 )
-def test_a_bad_line_within_is_named(tmp_path: Path, line: str, message: str) -> None:
+def test_a_bad_line_within_is_named(tmp_path, line, message):
     path = tmp_path / "log.jsonl"
     path.write_text(f"{{}}\n{line}\n{{}}\n")
     with pytest.raises(InputError, match=message):
-        read_log(path)
-
-
-def test_a_log_that_is_not_there(tmp_path: Path) -> None:
-    assert read_log(tmp_path / "log.jsonl") == []
-    with pytest.raises(InputError, match=r"expected .*log\.jsonl to be writable, but got: No such file"):
-        append_log(tmp_path / "no" / "log.jsonl", {})
+        files.read_log(path)
 
 
 @dataclass(frozen=True)
@@ -142,34 +114,148 @@ class Colour:
     name: str
 
 
-COLOUR = Kind("colour", 2, lambda plain, schema: Colour(plain["name"] if schema == 2 else plain["colour"]))
+COLOUR = files.Kind("colour", 2, lambda plain, schema: Colour(plain["name"] if schema == 2 else plain["colour"]))
 
 
-def test_a_record_says_its_kind_and_schema(tmp_path: Path) -> None:
+def test_a_record_says_its_kind_and_schema(tmp_path):
     path = tmp_path / "colour.json"
-    write_text(path, dumps(COLOUR.stamp({"name": "red"})))
+    files.write_text(path, files.dumps(COLOUR.stamp({"name": "red"})))
     assert json.loads(path.read_text()) == {"kind": "colour", "schema": 2, "name": "red"}
     assert COLOUR.read(path) == Colour("red")
     assert COLOUR.parse({"schema": 1, "colour": "red"}, "old.json") == Colour("red")  # from before there were kinds
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        ("{", "to be valid JSON"),
-        ("[1]", "expected a record to be an object, but got [1]"),
-        ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
-        ('{"schema": 2}', "expected a record of kind 'colour', but got None"),
-        (
-            '{"kind": "colour", "schema": 3}',
-            "expected a record of schema 2, but got 3; read it with the version of rcad",
-        ),
-        ('{"kind": "colour", "schema": true}', "expected a record of schema 2, but got True"),
-        ('{"kind": ["colour"]}', "expected a record of kind 'colour', but got ['colour']"),
-    ],
+test_what_is_no_such_record_is_named_in_one_line = refusals(
+    ("{", "to be valid JSON"),
+    ("[1]", "expected a record to be an object, but got [1]"),
+    ('{"kind": "rcad run", "schema": 1}', "expected a record of kind 'colour', but got 'rcad run'"),
+    ('{"kind": "colour", "schema": 3}', "expected a record of schema 2, but got 3; read it with the version of rcad"),
+    of=lambda content: COLOUR.parse(files.loads(content, "x.json"), "x.json"),
 )
-def test_what_is_no_such_record_is_named_in_one_line(content: str, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(content)
-    with one_line(says, str(path)):
-        COLOUR.read(path)
+
+
+HOLD_WITH_WORKER = f"""{TAKE}
+worker = os.fork()
+if worker == 0:
+    time.sleep(20)
+    os._exit(0)
+time.sleep(0.1)
+print(worker, flush=True)
+time.sleep(60)
+"""
+WITHOUT_LOCKS = """
+import errno, fcntl
+def no_locks(*words):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = no_locks
+"""
+
+
+def no_locks(*words):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.05)
+    return tmp_path / "lock"
+
+
+def test_a_second_process_is_told_who_holds_it_until_that_is_killed(path):
+    process, _ = start(HOLD, path)
+    try:
+        assert is_locked(path)
+        assert not held_here(path)
+        with one_line(f"expected run 0123 to be free, but process {process.pid} on "):
+            RunLock(path, "0123")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert not is_locked(path)
+    RunLock(path, "0123").release()
+
+
+def test_one_process_cannot_hold_it_twice(path):
+    first = RunLock(path, "r")
+    first.release()
+    with RunLock(path, "r"):
+        first.release()  # again: it does not release another's
+        assert held_here(path)
+        assert is_locked(path)
+        with pytest.raises(InputError, match=f"process {os.getpid()} on "):
+            RunLock(path, "r")
+        assert held_here(path)
+    assert not held_here(path)
+    assert not is_locked(path)
+
+
+def test_a_forked_worker_does_not_keep_it(path):
+    process, worker = start(HOLD_WITH_WORKER, path)
+    try:
+        assert is_locked(path)
+        process.kill()
+        process.wait()
+        assert not is_locked(path)
+    finally:
+        os.kill(int(worker), signal.SIGKILL)
+
+
+def test_waits_out_a_glance(path, monkeypatch):
+    monkeypatch.setattr(locks, "PATIENCE_S", 60.0)
+    first = RunLock(path, "r")
+    threading.Timer(0.2, first.release).start()
+    with RunLock(path, "r"):
+        assert held_here(path)
+
+
+def test_a_lock_on_a_removed_file_does_not_count(path, monkeypatch):
+    """A newcomer who opened the file just before its run was pruned must lock the new file, not the old."""
+    attempt, calls = filelock.FileLock.acquire, []
+
+    def remove_first(self, *words, **options):
+        found = attempt(self, *words, **options)
+        if not calls:
+            path.unlink()
+        calls.append(path)
+        return found
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", remove_first)
+    with RunLock(path, "r"):
+        assert len(calls) == 2
+        assert path.exists()
+
+
+def test_a_full_disk_is_told_and_nothing_stays_locked(path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(InputError, match="to be writable, but got: No space left on device; check"):
+            RunLock(path, "r")
+    with pytest.raises(InputError, match="to be writable, but got: No such file"):
+        RunLock(path / "lock", "r")
+    RunLock(path, "r").release()
+
+
+def test_where_the_system_has_no_locks_a_file_stands_for_one(path, monkeypatch):
+    RunLock(path, "r").release()  # such a file may have been copied here
+    process, _ = start(WITHOUT_LOCKS + HOLD, path)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("fcntl.flock", no_locks)
+            assert is_locked(path)
+            with pytest.raises(BusyError, match=f"process {process.pid} on "):
+                RunLock(path, "0123")
+            process.kill()
+            process.wait()
+            if not hasattr(filelock.FileLock, "fallback_to_soft"):  # older versions leave it to us to remove the file
+                path.with_name("lock.soft").unlink()
+            assert not is_locked(path)
+            with RunLock(path, "0123"):
+                assert is_locked(path)
+                with pytest.raises(BusyError, match=f"process {os.getpid()} on "):
+                    RunLock(path, "0123")
+            assert not is_locked(path)
+    finally:
+        process.kill()

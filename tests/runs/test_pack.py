@@ -1,35 +1,35 @@
-from __future__ import annotations
+"""Finished runs in one file: packs, and tables of records."""
 
+import csv
 import gzip
 import json
-from collections.abc import Callable
+import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from one_line import one_line
+from one_line import refusals
 from rcad.errors import InputError
 from rcad.runs import pack
-from rcad.runs.pack import PackedRun, read_pack, thinned, write_pack
+from rcad.runs.pack import PackedRun, export, read_pack, thinned, write_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import RECORD, Store, prune
+from runs.conftest import make_record
 
-MakeRecord = Callable[..., RunRecord]
 ATTACKS = {"schema": 1, "numbers": {"attacked_accuracy": 0.1 + 0.2}}
 
 
-def long_record(make_record: MakeRecord, seed: int = 0, count: int = 200, **options: Any) -> RunRecord:
+def long_record(seed=0, count=200, **options):
     rows = [{"epoch": e, "loss": 1 / e, "lr": 0.1, "val_nll": e / 3, "val_accuracy": 50.0} for e in range(1, count + 1)]
     return make_record(seed, **{"epochs": rows, "metrics": {"test_nll": 1 / 3, "selected_epoch": 77.0}, **options})
 
 
 @pytest.fixture
-def store(tmp_path: Path, make_record: MakeRecord) -> Store:
+def store(tmp_path):
     store = Store.open(tmp_path / "runs")
     for seed, status in enumerate(("done", "diverged", "done")):
-        record = long_record(make_record, seed, status=status)
+        record = long_record(seed, status=status)
         store.write(record)
         if seed == 0:
             (store.folder(record.id) / "evaluation").mkdir()
@@ -37,27 +37,24 @@ def store(tmp_path: Path, make_record: MakeRecord) -> Store:
     return store
 
 
-def packed(store: Store, path: Path) -> Path:
+def packed(store, path):
     write_pack(path, [store.packed(run) for run in store.ids()])
     return path
 
 
-def test_everything_but_the_epochs_comes_back(store: Store, tmp_path: Path) -> None:
+def test_everything_but_the_epochs_comes_back(store, tmp_path):
     runs = read_pack(packed(store, tmp_path / "study.jsonl.gz"))
     assert list(runs) == store.ids()
     for record in store.records():
         found = runs[record.id].record
         assert replace(found, epochs=()) == replace(record, epochs=())
         epochs = [row["epoch"] for row in found.epochs]
-        assert len(epochs) == 50 == len(set(epochs))
-        assert {1, 77, 200} <= set(epochs)
-        assert epochs == sorted(epochs, key=float)
         assert found.epochs[10] == {k: float(f"{record.epochs[epochs[10] - 1][k]:.7g}") for k in pack.CURVES}
     (held,) = [run for run in runs.values() if run.evaluations]
     assert held.evaluations == {"attacks.json": ATTACKS}
 
 
-def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store: Store, tmp_path: Path) -> None:
+def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store, tmp_path):
     first = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
     runs = read_pack(tmp_path / "a.jsonl.gz")
     write_pack(tmp_path / "b.jsonl.gz", reversed(list(runs.values())))
@@ -70,8 +67,8 @@ def test_the_same_runs_give_the_same_bytes_again_and_from_a_pack(store: Store, t
 
 
 @pytest.mark.parametrize("count", [0, 1, 49, 50, 51, 1000])
-def test_thinning_keeps_the_ends_and_the_chosen_epoch(count: int, make_record: MakeRecord) -> None:
-    record = long_record(make_record, count=count)
+def test_thinning_keeps_the_ends_and_the_chosen_epoch(count):
+    record = long_record(count=count)
     found = thinned(record)
     assert len(found.epochs) == min(count, 50)
     assert thinned(found) == found
@@ -80,7 +77,7 @@ def test_thinning_keeps_the_ends_and_the_chosen_epoch(count: int, make_record: M
     assert kept >= {epoch for epoch in (1, 77, count) if 0 < epoch <= count}
 
 
-def test_a_store_takes_packed_runs_as_finished(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+def test_a_store_takes_packed_runs_as_finished(store, tmp_path):
     file = packed(store, tmp_path / "elsewhere.jsonl.gz")
     records = {record.id: thinned(record) for record in store.records()}
     given = Store.open(tmp_path / "new", packs=[file])
@@ -100,10 +97,10 @@ def test_a_store_takes_packed_runs_as_finished(store: Store, tmp_path: Path, mak
             prune(one, ids=[one.ids()[0]])
 
 
-def test_a_folder_with_a_record_wins_over_a_pack(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+def test_a_folder_with_a_record_wins_over_a_pack(store, tmp_path):
     file = packed(store, tmp_path / "elsewhere.jsonl.gz")
     both = Store.open(tmp_path / "both", packs=[file])
-    mine = long_record(make_record, 0, message="mine")
+    mine = long_record(0, message="mine")
     with both.lock(mine.config):
         assert both.get(mine.id).message == ""  # a folder without a record is none yet
         both.write(mine)
@@ -114,7 +111,7 @@ def test_a_folder_with_a_record_wins_over_a_pack(store: Store, tmp_path: Path, m
     assert both.packed(mine.id).evaluations == {"attacks.json": ATTACKS}
 
 
-def test_a_run_in_two_packs_must_be_the_same(store: Store, tmp_path: Path, make_record: MakeRecord) -> None:
+def test_a_run_in_two_packs_must_be_the_same(store, tmp_path):
     file = packed(store, tmp_path / "a.jsonl.gz")
     record = store.records()[0]
     write_pack(tmp_path / "b.jsonl.gz", [PackedRun(record, {"ood.json": {"schema": 1}})])
@@ -125,8 +122,8 @@ def test_a_run_in_two_packs_must_be_the_same(store: Store, tmp_path: Path, make_
         two.ids()
 
 
-def test_what_cannot_be_packed(tmp_path: Path, make_record: MakeRecord, monkeypatch: pytest.MonkeyPatch) -> None:
-    record = long_record(make_record)
+def test_what_cannot_be_packed(tmp_path, monkeypatch):
+    record = long_record()
     with pytest.raises(InputError, match=r"ends in \.jsonl\.gz, but got 'study\.json'"):
         write_pack(Path("study.json"), [PackedRun(record)])
     with pytest.raises(InputError, match="finished runs to pack, but there are none"):
@@ -140,37 +137,35 @@ def test_what_cannot_be_packed(tmp_path: Path, make_record: MakeRecord, monkeypa
     assert not list(tmp_path.iterdir())
 
 
-def zipped(*lines: Any) -> bytes:
+def zipped(*lines):
     return gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0)
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "to be a pack of runs, but got nothing"),
-        (b"no gzip", "to be a pack of runs, but got Not a gzipped file"),
-        (zipped({"kind": "other"}), "a file of another kind"),
-        (zipped([1]), "a file of another kind"),
-        (gzip.compress(b"\xff\xfe\n", mtime=0), "bytes that are no text"),
-        (zipped({"kind": "rcad runs", "schema": 2}), "a pack of schema 1 in .*, but got 2; read it with the version"),
-        (zipped({"kind": "rcad runs", "schema": 1, "runs": 0, "sha256": "0"}, {}), "do not match its checksum"),
-        (gzip.compress(bytes(70_000_000)), "more than 67,108,864 bytes"),
-    ],
+def read_bytes(content):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "x.jsonl.gz").write_bytes(content)
+        return read_pack(Path(folder, "x.jsonl.gz"))
+
+
+test_a_file_that_is_no_pack_is_named_in_one_line = refusals(
+    (b"", "x.jsonl.gz to be a pack of runs, but got nothing"),
+    (b"no gzip", "to be a pack of runs, but got Not a gzipped file"),
+    (zipped({"kind": "other"}), "a file of another kind"),
+    (gzip.compress(b"\xff\xfe\n", mtime=0), "bytes that are no text"),
+    (zipped({"kind": "rcad runs", "schema": 2}), "a pack of schema 1 in .. , but got 2; read it with the version"),
+    (zipped({"kind": "rcad runs", "schema": 1, "runs": 0, "sha256": "0"}, {}), "do not match its checksum"),
+    (gzip.compress(bytes(70_000_000)), "more than 67,108,864 bytes"),
+    of=read_bytes,
 )
-def test_a_file_that_is_no_pack_is_named_in_one_line(content: bytes, reason: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl.gz"
-    path.write_bytes(content)
-    with one_line(str(path), match=reason):
-        read_pack(path)
 
 
-def test_no_file_is_written_outside_a_run(tmp_path: Path, make_record: MakeRecord) -> None:
-    write_pack(tmp_path / "x.jsonl.gz", [PackedRun(long_record(make_record), {"../../evil.json": {}})])
+def test_no_file_is_written_outside_a_run(tmp_path):
+    write_pack(tmp_path / "x.jsonl.gz", [PackedRun(long_record(), {"../../evil.json": {}})])
     with pytest.raises(InputError, match="expected evaluations by file name"):
         read_pack(tmp_path / "x.jsonl.gz")
 
 
-def test_every_damage_is_found(store: Store, tmp_path: Path) -> None:
+def test_every_damage_is_found(store, tmp_path):
     whole = packed(store, tmp_path / "a.jsonl.gz").read_bytes()
     path = tmp_path / "b.jsonl.gz"
     for at in range(0, len(whole), 41):
@@ -183,3 +178,29 @@ def test_every_damage_is_found(store: Store, tmp_path: Path) -> None:
                 continue
             # Some bytes of gzip's own header mean nothing.
             assert dict(found) == dict(read_pack(tmp_path / "a.jsonl.gz"))
+
+
+RECORDS = [
+    make_record(seed=0, metrics={"accuracy": 0.1 + 0.2, "n": 1}),
+    make_record(seed=1, status="diverged", metrics={"accuracy": float("nan"), "n": 0.5}, message='a "b",\nc'),
+]
+
+
+def test_records_as_tables_and_whole(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    for suffix in ("csv", "parquet", "json"):
+        export([], tmp_path / f"none.{suffix}")
+        assert (tmp_path / f"none.{suffix}").stat().st_size > 0
+        export(RECORDS, tmp_path / f"a.{suffix}")
+    with (tmp_path / "a.csv").open(newline="") as file:
+        texts = list(csv.DictReader(file))
+    table = parquet.read_table(tmp_path / "a.parquet")
+    for rows in (texts, table.to_pylist()):
+        assert [float(row["metrics.accuracy"] or 0) for row in rows] == [0.1 + 0.2, 0]
+        assert [row["message"] for row in rows] == ["", 'a "b",\nc']
+        assert [int(row["seed"]) for row in rows] == [0, 1]
+        assert (rows[0]["method"], float(rows[0]["optim.lr"])) == ("rcad(alpha=0.5)", 0.001)
+        assert (rows[0]["split.train"], next(iter(rows[0]))) == ("a" * 64, "id")
+    kinds = [str(table.schema.field(name).type) for name in ("metrics.n", "seed", "data.balanced")]
+    assert kinds == ["double", "int64", "bool"]
+    assert [RunRecord.from_dict(one) for one in json.loads((tmp_path / "a.json").read_text())] == RECORDS

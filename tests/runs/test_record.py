@@ -1,28 +1,23 @@
-from __future__ import annotations
-
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import rcad.runs
-from one_line import one_line
+from one_line import refusals
 from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Split, commit, versions
+from runs.conftest import make_record
 
-MakeRecord = Callable[..., RunRecord]
 
-
-def test_a_record_shows_itself_in_a_notebook(make_record: MakeRecord) -> None:
+def test_a_record_shows_itself_in_a_notebook():
     epochs = [{"epoch": k, "loss": 2.0 - k, "val_nll": 1.0 + k, "seconds": 1.0} for k in range(2)]
     shown = make_record(epochs=epochs, message="<b>", status="diverged")._repr_html_()
     assert "<th>trained</th><td>rcad(alpha=0.5) on digits, seed 0</td>" in shown
@@ -30,65 +25,46 @@ def test_a_record_shows_itself_in_a_notebook(make_record: MakeRecord) -> None:
     assert "<th>time</th><td>2.5 s, 2 epochs</td>" in shown
     assert "<th>val_nll, by epoch</th><td>▁█</td></tr><tr><th>loss, by epoch</th><td>█▁</td>" in shown
     assert "by epoch" not in make_record(epochs=())._repr_html_()
+    summary = make_record(seed=4).summary()
+    assert [summary[name] for name in ("model", "method", "seed", "epochs")] == ["auto", "rcad(alpha=0.5)", 4, 2]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"status": "finished"},
-            "expected status to be one of running, interrupted, diverged, done, but got 'finished'",
-        ),
-        ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
-        ({"started": None}, "expected started to be an ISO time in UTC"),
-        ({"started": "yesterday"}, "but got 'yesterday'"),
-        ({"started": "2024-01-31T12:00:00"}, "expected started to be an ISO time in UTC"),
-        ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
-        ({"finished": None}, "expected finished for a run that is done, but got None"),
-        ({"message": None}, "expected message to be a text, but got None"),
-        ({"commit": 3}, "expected commit to be a text, but got 3"),
-        ({"versions": {"torch": 2.1}}, "expected versions.torch to be a text, but got 2.1"),
-        ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
-        ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
-        ({"metrics": {"accuracy": True}}, "expected metrics.accuracy to be a number, but got True"),
-        ({"metrics": {1: 0.5}}, "expected metrics to be a table with texts as keys"),
-        ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
-        ({"epochs": [{"loss": 1}, 3]}, "expected epochs[1] to be a table with texts as keys, but got 3"),
-        ({"timings": {"s": [1]}}, "expected timings.s to be a number, but got [1]"),
-        ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
-        ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
-        ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
-        ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
-    ],
+test_bad_values_are_named = refusals(
+    ({"status": "finished"}, "expected status to be one of running, interrupted, diverged, done, but got 'finished'"),
+    ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
+    ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
+    ({"finished": None}, "expected finished for a run that is done, but got None"),
+    ({"message": None}, "expected message to be a text, but got None"),
+    ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
+    ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
+    ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
+    ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
+    ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
+    ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
+    ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
+    of=lambda changes: make_record(**changes),
 )
-def test_bad_values_are_named(make_record: MakeRecord, changes: dict[str, Any], message: str) -> None:
-    with one_line(message):
-        make_record(**changes)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda text: text[:-20], "to be valid JSON, but got: "),
-        (lambda text: "[" * 100_000, "lists nested too deeply"),
-        (lambda text: text.replace("0.875", "NaN"), "to be valid JSON, but got: the constant NaN"),
-        (lambda text: text.replace("0.875", "-Infinity"), "the constant -Infinity"),
-        (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
-        (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
-        (lambda text: text.replace('"schema": 1', '"schema": 2'), "expected a record of schema 1, but got 2"),
-        (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
-        (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
-        (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
-        (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
-    ],
+TEXT = dumps(sealed(make_record().to_dict()))
+test_bad_files_are_named = refusals(
+    (lambda text: "[" * 100_000, "lists nested too deeply"),
+    (lambda text: text.replace("0.875", "NaN"), "record.json to be valid JSON, but got: the constant NaN"),
+    (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
+    (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
+    (
+        lambda text: text.replace('"schema": 1', '"schema": 2'),
+        "in record.json: expected a record of schema 1, but got 2",
+    ),
+    (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
+    (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
+    (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
+    (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
+    of=lambda change: RunRecord.from_dict(loads(change(TEXT), "record.json"), source="record.json"),
 )
-def test_bad_files_are_named(make_record: MakeRecord, change: Callable[[str], str], message: str) -> None:
-    text, source = dumps(sealed(make_record().to_dict())), "runs/x/record.json"
-    with one_line(message, source):
-        RunRecord.from_dict(loads(change(text), source), source=source)
 
 
-def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeRecord) -> None:
+def test_json_goes_both_ways_with_null_for_what_is_not_finite():
     metrics = {"a": np.float32(0.1), "b": 0.1 + 0.2, "c": np.int64(2), "nll": float("nan"), "f": np.float32("inf")}
     rows = [{"loss": float("inf"), "epoch": np.int64(3)}]
     record = make_record(message="é\n", commit="abc", status="diverged", metrics=metrics, epochs=rows)
@@ -100,20 +76,6 @@ def test_json_goes_both_ways_with_null_for_what_is_not_finite(make_record: MakeR
     assert plain["schema"] == 1
     assert record.splits["train"] == Split(size=100, sha256="a" * 64)
     assert record.id == config_id(record.config)
-
-
-def test_summary_has_what_a_list_shows(make_record: MakeRecord) -> None:
-    record = make_record(seed=4)
-    assert record.summary() == {
-        "id": record.id,
-        "data": "digits",
-        "model": "auto",
-        "method": "rcad(alpha=0.5)",
-        "seed": 4,
-        "status": "done",
-        "epochs": 2,
-        "metrics": {"accuracy": 0.875, "nll": 0.25},
-    }
 
 
 FOLDER = Path(rcad.runs.__file__).parent
@@ -131,14 +93,14 @@ print(sorted({{name.partition(".")[0] for name in sys.modules}} & {{"torch", "nu
 """
 
 
-def git(folder: Path, *arguments: str) -> str:
+def git(folder, *arguments):
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
     done = subprocess.run(["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def checkout(tmp_path):
     git(tmp_path, "init", "-q")
     (tmp_path / "code.py").write_text("x = 1\n")
     git(tmp_path, "add", "code.py")
@@ -147,27 +109,28 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_versions() -> None:
+def test_versions():
     found = versions()
     assert found["python"] == platform.python_version()
     assert found["torch"] == metadata.version("torch")
     assert set(versions(["rcad", "no-such-package"])) == {"python", "rcad"}
 
 
-def test_nothing_here_imports_anything_heavy() -> None:
+def test_nothing_here_imports_anything_heavy():
     done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_commit_of_a_checkout(checkout: Path) -> None:
+def test_commit_of_a_checkout_whatever_git_variables_its_caller_has(checkout, monkeypatch):
     head = git(checkout, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
     assert commit(checkout / "code.py") == head
     (checkout / "code.py").write_text("x = 2\n")
     commit.cache_clear()
     assert commit(checkout / "code.py") == f"{head}-dirty"
 
 
-def test_looking_for_the_commit_writes_nothing(checkout: Path) -> None:
+def test_looking_for_the_commit_writes_nothing(checkout):
     """A lock that a kill leaves would keep its owner from committing."""
     os.utime(checkout / "code.py", (1, 1))  # git would note that the content is the same
     before = (checkout / ".git" / "index").read_bytes()
@@ -175,17 +138,8 @@ def test_looking_for_the_commit_writes_nothing(checkout: Path) -> None:
     assert (checkout / ".git" / "index").read_bytes() == before
 
 
-def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(
-    checkout: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(checkout, monkeypatch):
     (checkout / "installed.py").write_text("")  # into an environment inside somebody's repository
     assert commit(checkout / "installed.py") is None
     monkeypatch.setenv("PATH", str(checkout / "nowhere"))
     assert commit(checkout / "code.py") is None
-
-
-def test_the_callers_git_variables_do_not_mislead(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = git(checkout, "rev-parse", "HEAD")
-    monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
-    commit.cache_clear()
-    assert commit(checkout / "code.py") == head

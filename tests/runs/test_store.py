@@ -1,82 +1,24 @@
-from __future__ import annotations
-
 import itertools
-import json
 import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rcad.errors import InputError
 from rcad.runs import locks
-from rcad.runs.config import RunConfig
-from rcad.runs.files import leftovers
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
 from rcad.runs.store import LOCK, RECORD, Store, prune
-
-MakeRecord = Callable[..., RunRecord]
-
-CLAIM = """
-import json, os, signal, sys
-from dataclasses import replace
-from rcad.runs.record import RunRecord
-from rcad.runs.store import Store
-store = Store.open(sys.argv[1])
-record = RunRecord.from_dict(json.load(sys.stdin))
-lock = store.lock(record.config)
-"""
-WRITE_FOR_EVER = f"""{CLAIM}
-for number in range(10**9):
-    store.write(replace(record, metrics={{"number": number}}, message="x" * 50_000))
-    print(number, flush=True)
-"""
-DIE_IN = f"""{CLAIM}
-original, calls = getattr(os, sys.argv[2]), []
-def die(*arguments):
-    calls.append(arguments)
-    if sys.argv[2] != "close" or len(calls) == 2:  # the second file closed is the folder, after the renaming
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(*arguments)
-setattr(os, sys.argv[2], die)
-store.write(record)
-"""
+from runs.conftest import CONFIG, HOLD, make_record, start
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE_S", 0.1)
     return Store.open(tmp_path / "runs")
 
 
-def start(program: str, *arguments: str, record: RunRecord) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    process.stdin.write(json.dumps(record.to_dict()))
-    process.stdin.close()
-    return process
-
-
-@pytest.mark.parametrize(("function", "kept"), [("fsync", "old"), ("replace", "old"), ("close", "new")])
-def test_a_kill_at_each_step_of_a_write(store: Store, make_record: MakeRecord, function: str, kept: str) -> None:
-    """Before the new file is on disk, before it has the name, and after."""
-    store.write(make_record(message="old"))
-    process = start(DIE_IN, str(store.path), function, record=make_record(message="new"))
-    assert process.wait() == -signal.SIGKILL
-    assert len(leftovers(store.path)) == (kept == "old")
-    assert Store.open(store.path).get(make_record().id).message == kept
-    assert leftovers(store.path) == []
-
-
-def test_writes_and_reads(store: Store, make_record: MakeRecord) -> None:
+def test_writes_and_reads(store):
     records = [make_record(seed=seed, started=f"2024-01-31T12:00:0{9 - seed}+00:00") for seed in range(3)]
     for record in records:
         store.write(record)
@@ -91,7 +33,7 @@ def test_writes_and_reads(store: Store, make_record: MakeRecord) -> None:
     assert store.records() == records[::-1]
 
 
-def test_status(store: Store, make_record: MakeRecord) -> None:
+def test_status(store):
     record = make_record(status="running", finished=None)
     assert store.status(record.config) == "new"
     with store.lock(record.config):
@@ -104,7 +46,7 @@ def test_status(store: Store, make_record: MakeRecord) -> None:
     assert store.status(record.config) == "diverged"
 
 
-def test_a_finished_record_stays_finished(store: Store, make_record: MakeRecord) -> None:
+def test_a_finished_record_stays_finished(store):
     store.write(make_record())
     with pytest.raises(InputError, match="to stay done, but got a record that is running; prune it first"):
         store.write(make_record(status="running", finished=None))
@@ -113,7 +55,7 @@ def test_a_finished_record_stays_finished(store: Store, make_record: MakeRecord)
     assert store.records()[0].metrics == {"accuracy": 0.9}
 
 
-def test_a_run_is_found_by_the_start_of_its_id(store: Store, make_record: MakeRecord) -> None:
+def test_a_run_is_found_by_the_start_of_its_id(store):
     with pytest.raises(InputError, match=r"expected the id of a run in .*, but got 'last'"):
         store.find("last")
     for seed in range(17):  # of 17 ids, two share their first digit
@@ -133,33 +75,26 @@ def test_a_run_is_found_by_the_start_of_its_id(store: Store, make_record: MakeRe
         store.folder("../" + "0" * 13)
 
 
-def test_a_broken_record_is_named_and_can_be_stepped_over(store: Store, make_record: MakeRecord) -> None:
+def test_a_broken_record_is_named_and_can_be_stepped_over(store):
     good, broken = make_record(seed=0), make_record(seed=1)
     store.write(good)
     store.write(broken)
     (store.folder(broken.id) / RECORD).write_text("{")
     with pytest.raises(InputError, match=f"{broken.id}/record.json"):
         store.records()
-    errors: list[InputError] = []
+    errors = []
     assert store.records(errors.append) == [good]
     assert len(errors) == 1
-
-
-def test_a_record_in_anothers_folder_is_named(store: Store, make_record: MakeRecord) -> None:
-    store.write(make_record(seed=0))
-    store.write(make_record(seed=1))
-    first, second = (store.folder(make_record(seed=seed).id) / RECORD for seed in (0, 1))
-    second.write_text(first.read_text())
+    (store.folder(broken.id) / RECORD).write_text((store.folder(good.id) / RECORD).read_text())
     with pytest.raises(InputError, match="move it to its own folder"):
         store.records()
 
 
-def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord) -> None:
+def test_two_processes_do_not_share_a_run(store):
     record = make_record()
-    process = start(WRITE_FOR_EVER, str(store.path), record=record)
+    store.lock(record.config).release()
+    process, _ = start(HOLD, store.folder(record.id) / LOCK)
     try:
-        process.stdout.readline()
-        process.send_signal(signal.SIGSTOP)
         partial = store.folder(record.id) / ".record.json.0123456789ab.partial"
         partial.write_text("being written")
         for action in (store.lock, lambda config: store.write(record), lambda config: store.remove(record.id)):
@@ -176,7 +111,7 @@ def test_two_processes_do_not_share_a_run(store: Store, make_record: MakeRecord)
     assert store.records() == [record]
 
 
-def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store: Store, make_record: MakeRecord) -> None:
+def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store):
     store.write(make_record())
     folder, checkpoint = store.folder(make_record().id), store.checkpoint(make_record().id)
     left = [checkpoint / ".w.safetensors.0123456789ab.partial", store.path / f".{'0' * 16}.0123456789ab.removed" / "x"]
@@ -192,15 +127,11 @@ def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store: Store
 
 
 @pytest.mark.parametrize("status", ["done", "running"])
-def test_opening_finishes_what_a_kill_after_the_record_left(store: Store, make_record: MakeRecord, status: str) -> None:
+def test_opening_finishes_what_a_kill_after_the_record_left(store, status):
     record = make_record(status=status)
     store.write(record)
     folder = store.folder(record.id)
-    left = [
-        folder / "lock.owner",
-        folder / "checkpoint" / "last.safetensors",
-        folder / "checkpoint" / "before.safetensors",
-    ]
+    left = [folder / name for name in ("lock.owner", "checkpoint/last.safetensors", "checkpoint/before.safetensors")]
     left[1].parent.mkdir(exist_ok=True)
     for path in left:
         path.write_text("1 host")
@@ -208,7 +139,7 @@ def test_opening_finishes_what_a_kill_after_the_record_left(store: Store, make_r
     assert [path.exists() for path in left] == [False, status == "running", status == "running"]
 
 
-def test_open_says_where_there_is_nothing(tmp_path: Path) -> None:
+def test_open_says_where_there_is_nothing(tmp_path):
     with pytest.raises(InputError, match=r"expected a folder of runs at .*, but there is none"):
         Store.open(tmp_path / "no", create=False)
     assert not (tmp_path / "no").exists()
@@ -217,26 +148,21 @@ def test_open_says_where_there_is_nothing(tmp_path: Path) -> None:
         Store.open(tmp_path / "file")
 
 
-def test_a_failure_while_claiming_frees_the_run(
-    store: Store, config: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
+def test_a_failure_while_claiming_frees_the_run(store, monkeypatch):
+    def fail(*_):
         raise InputError("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("rcad.runs.store.write_text", fail)
+        patch.setattr("rcad.runs.files.write_text", fail)
         with pytest.raises(InputError, match="the disk is full"):
-            store.lock(config)
-    with store.lock(config):
-        assert store.config(config_id(config)) == config
-    assert store.config(config_id(config)) == replace(config)
-
-
-Runs = dict[str, str]
+            store.lock(CONFIG)
+    with store.lock(CONFIG):
+        assert store.config(config_id(CONFIG)) == CONFIG
+    assert store.config(config_id(CONFIG)) == replace(CONFIG)
 
 
 @pytest.fixture
-def runs(store: Store, make_record: Callable[..., RunRecord]) -> Runs:
+def runs(store):
     """One run of every status, by status; each with a checkpoint of 10 bytes."""
     made = {}
     for seed, status in enumerate(("done", "diverged", "interrupted", "running", "broken", "claimed")):
@@ -263,24 +189,19 @@ def runs(store: Store, make_record: Callable[..., RunRecord]) -> Runs:
         ({"older_than": timedelta(hours=1)}, set()),
     ],
 )
-def test_what_goes(store: Store, runs: Runs, options: dict[str, Any], expected: set[str]) -> None:
+def test_what_goes(store, runs, options, expected):
     """A run left "running" by a killed process counts as interrupted."""
     before = sorted(store.path.rglob("*"))
-    assert {one.id for one in prune(store, **options)} == {runs[status] for status in expected}
+    found = prune(store, **options)
+    assert {run.id for run in found} == {runs[status] for status in expected}
+    assert all(run.bytes == 10 if "checkpoints_only" in options else run.bytes > 10 for run in found)
     assert sorted(store.path.rglob("*")) == before
     prune(store, **options, apply=True)
     left = set() if options.get("checkpoints_only") else expected
     assert set(store.ids()) == {run for status, run in runs.items() if status not in left}
 
 
-def test_checkpoints_go_and_records_stay(store: Store, runs: Runs) -> None:
-    gone = prune(store, status=["done"], checkpoints_only=True, apply=True)
-    assert [(run.id, run.status, run.bytes) for run in gone] == [(runs["done"], "done", 10)]
-    assert not store.checkpoint(runs["done"]).exists()
-    assert store.get(runs["done"]).status == "done"
-
-
-def test_ids_go_whatever_their_status_but_for_one_at_work(store: Store, runs: Runs) -> None:
+def test_ids_go_whatever_their_status_but_for_one_at_work(store, runs):
     assert [run.id for run in prune(store, ids=[runs["done"][:8]], apply=True)] == [runs["done"]]
     with store.lock(store.config(runs["interrupted"])):
         assert runs["interrupted"] not in {run.id for run in prune(store)}
@@ -289,7 +210,7 @@ def test_ids_go_whatever_their_status_but_for_one_at_work(store: Store, runs: Ru
     assert set(store.ids()) == set(runs.values()) - {runs["done"]}
 
 
-def test_age_is_that_of_the_record(store: Store, runs: Runs) -> None:
+def test_age_is_that_of_the_record(store, runs):
     for path in (store.folder(runs["diverged"]) / RECORD, store.checkpoint(runs["diverged"])):
         os.utime(path, (0, 0))
     assert [run.id for run in prune(store, older_than=timedelta(days=1))] == [runs["diverged"]]

@@ -15,8 +15,7 @@ from rcad.cli.options import Text, argument, command, group, option
 from rcad.cli.screen import fields, say, say_json, table, warn
 from rcad.errors import InputError, finite, one_of, visible
 from rcad.loss.method_rows import label
-from rcad.runs.export import export
-from rcad.runs.pack import read_pack
+from rcad.runs.pack import export, read_pack
 from rcad.runs.plain import to_toml
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import Store, pack, prune

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,9 +22,8 @@ Array = npt.NDArray[Any]
 def load(name_or_path: str) -> Dataset:
     """Images or features from an .npz; read into memory, since they are already decoded.
 
-    Images (N, H, W), (N, C, H, W) or (N, H, W, C) with C of 1 or 3 become uint8 (N, C, H, W); floats must lie in [0, 1]
-    and are rounded to the nearest of 256 levels. Features (N, D) become float32. Integer or text targets are classes;
-    float targets are regression.
+    Images (N, H, W), (N, C, H, W) or (N, H, W, C), floats in [0, 1] or whole numbers up to 255, become uint8 (N, C, H,
+    W); features (N, D) float32. Integer or text targets are classes; float targets are regression.
     """
     path = Path(name_or_path)
     arrays = read_arrays(path)
@@ -54,10 +54,7 @@ def load(name_or_path: str) -> Dataset:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an .npz by name, or the one of an .npy under ""; never with pickles.
-
-    What a header says is compared with the bytes there are before any memory is taken.
-    """
+    """The arrays of an .npz by name, or the one of an .npy under ""; never with pickles, nor larger than the file."""
     arrays = {}
     with intact(path, "NumPy file", "save it again"):
         if path.suffix.lower() != ".npz":
@@ -132,26 +129,22 @@ def _images(x: Array, origin: str) -> npt.NDArray[np.uint8]:
                 "store (N, C, H, W), wider than 3 pixels"
             )
         x = x if first else x.transpose(0, 3, 1, 2)
-    if x.dtype.kind == "f":
-        _check_finite(x, origin)
-        high = 1.0
-    elif x.dtype.kind in "iu":
-        high = 255
-    else:
+    if x.dtype.kind not in "iuf":
         raise InputError(f"expected uint8 or float images in {origin}, but got dtype {x.dtype}; store pixels")
+    _check_finite(x, origin)
+    is_float = x.dtype.kind == "f"
+    high = 1.0 if is_float else 255
     if x.min() < 0 or x.max() > high:
         raise InputError(
             f"expected {x.dtype} pixels in [0, {high}] in {origin}, but got [{x.min():.6g}, {x.max():.6g}]; "
             "rescale them, without normalising"
         )
-    if x.dtype.kind in "iu" and x.max() == 1:
+    if not is_float and x.max() == 1:
         raise InputError(
             f"expected {x.dtype} pixels up to 255 in {origin}, but the largest is 1, all but black; "
             "store 0 and 255, or floats in [0, 1]"
         )
-    if x.dtype.kind == "f":
-        x = np.rint(x * 255)
-    return np.ascontiguousarray(x, dtype=np.uint8)
+    return np.ascontiguousarray(np.rint(x * 255) if is_float else x, dtype=np.uint8)
 
 
 def _check_finite(x: Array, origin: str) -> None:
@@ -170,10 +163,7 @@ def _targets(ys: list[Array], path: Path) -> tuple[Task, tuple[str, ...], list[A
         for y in ys:
             _check_finite(y, f"{path} (targets)")
         return "regression", (), [compact(y) for y in ys]
-
-    def origin(index: int) -> str:
-        return f"{path} example {index}"
-
+    origin = partial("{} example {}".format, path)
     if kind == "U":
         names = np.unique(ys[0])
         for y in ys:

@@ -2,13 +2,10 @@
 
 An entry is a folder of .npy files and a manifest. It is built beside its final place and renamed, so it exists whole or
 not at all; opening checks the manifest, the file sizes and, once in a process, every byte of an entry of up to 1 GiB.
-`verify` checks every byte of larger ones too.
 
-Its key is what the source files hold, not where they lie. Up to 256 files of together at most 4 GiB (archives, Parquet
-shards, small folders) are hashed by content, so a copied or renamed folder finds its cache again; the hash is
-remembered under the files' path, size and times, so that opening a cache reads no source file. Larger trees are hashed
-by relative name, size and modification time: reading ImageNet's 150 GB to learn that nothing changed would cost more
-than it saves.
+Its key is what the source files hold, not where they lie: a copied or renamed folder finds its cache again. Up to 256
+files of together at most 4 GiB are hashed by content, and the hash is remembered under the files' path, size and times.
+Larger trees are hashed by relative name, size and modification time.
 """
 
 from __future__ import annotations
@@ -32,12 +29,11 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, Split
-from rcad.data.files import digest, exclusive_lock, reading, writing
+from rcad.data.files import REMEDY, check_room, digest, exclusive_lock, extract, reading, writing
 from rcad.errors import InputError, expanded
 
 T = TypeVar("T")
-Entry = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]
-"""What was said of an entry, and its arrays by name."""
+Entry = tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]  # what was said of an entry, and its arrays by name
 FORMAT = 1
 # Part of every key: raised when the same files give other pixels (2: photographs are upright; 3: grey has one channel).
 DECODING = 3
@@ -50,7 +46,6 @@ _FOLDERS = ("images", "streams", "unpacked", "hub", "fingerprints")
 _OWN_NAME = re.compile(r"\.?([a-z0-9-]+-)?([0-9a-f]{32}){1,2}(\.lock|\.json|\.partial-\w+)?")
 # A file changed this recently may change again within the clock's tick and keep its size and times.
 _SETTLED_SECONDS = 2.0
-REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
 SPACE = f"free some space there, or {REMEDY}"
 
 
@@ -69,11 +64,9 @@ def cached(
 ) -> Dataset:
     """The data set that `build` makes from `files`, from the cache where it is there and whole.
 
-    Args:
-        kind: the reader; with the files' fingerprint and `options` (JSON values) it is the entry's key.
-        files: every file that the arrays depend on, below `root`.
-        build: writes train_x.npy, train_y.npy and, where there is a test split, test_x.npy and test_y.npy; returns the
-            `classes`, the `note` and perhaps the `omissions` of the data set.
+    `kind`, what the files below `root` hold and `options` (JSON values) are the key. `build` writes train_x.npy,
+    train_y.npy
+    and perhaps test_x.npy and test_y.npy; it returns the set's `classes`, its `note` and perhaps its `omissions`.
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]
@@ -90,13 +83,7 @@ def cached_arrays(cache_dir: Path | str | None, name: str, build: Callable[[Path
 
 
 def open_entry(entry: Path, *, sums: bool = True) -> Entry | None:
-    """What a cache folder holds, or None where it is missing, damaged or half-written.
-
-    Arrays are mapped copy-on-write: they can be given to torch without a copy, and no write reaches the file.
-
-    Args:
-        sums: compare the bytes of arrays of up to SUMMED with their sums as well.
-    """
+    """What a cache folder holds, mapped copy-on-write; None where it is missing, damaged or half-written."""
     manifest = _read_manifest(entry)
     if manifest is None:
         return None
@@ -117,7 +104,7 @@ def open_entry(entry: Path, *, sums: bool = True) -> Entry | None:
 
 @lru_cache(maxsize=64)
 def _sums_match(entry: Path, times: tuple[int, ...]) -> bool:
-    """Whether the arrays are what was written; the files' modification times tell one state from another."""
+    """Whether the arrays are what was written; the modification times tell one state from another."""
     return next(_changed(entry), None) is None
 
 
@@ -129,8 +116,7 @@ def _changed(entry: Path) -> Iterator[Path]:
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
     """Every entry of the cache, whole or not."""
-    folder = cache_root(cache_dir) / "images"
-    return sorted(p for p in folder.glob("[!.]*") if p.is_dir()) if folder.is_dir() else []
+    return sorted(path for path in (cache_root(cache_dir) / "images").glob("[!.]*") if path.is_dir())
 
 
 def verify(entry: Path) -> str | None:
@@ -152,8 +138,8 @@ def clearing_advice(entry: Path) -> str:
 def contents(cache_dir: Path | str | None = None) -> dict[Path, int]:
     """Bytes of every file and folder in the cache that rcad made, including those that killed processes left."""
     root = cache_root(cache_dir)
-    folders = [root / name for name in sorted(_FOLDERS) if (root / name).is_dir()]
-    paths = [path for folder in folders for path in sorted(folder.iterdir()) if _OWN_NAME.fullmatch(path.name)]
+    found = [path for name in sorted(_FOLDERS) for path in sorted((root / name).glob("*"))]
+    paths = [path for path in found if _OWN_NAME.fullmatch(path.name)]
     return {path: sum(file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()) for path in paths}
 
 
@@ -170,16 +156,6 @@ def clear(cache_dir: Path | str | None = None) -> None:
 _discard = partial(shutil.rmtree, ignore_errors=True)
 
 
-def check_room(folder: Path, required: int, purpose: str) -> None:
-    """Raise an InputError unless `required` bytes are free in `folder`."""
-    free = shutil.disk_usage(folder).free
-    if required > free:
-        raise InputError(
-            f"expected {required / 1e6:,.1f} MB free to {purpose} in {folder.parent}, but got {free / 1e6:,.1f} MB; "
-            f"{REMEDY}"
-        )
-
-
 def allocate(path: Path, shape: tuple[int, ...]) -> int:
     """Create a uint8 .npy file of `shape` filled with zeros; returns where its data begin."""
     check_room(path.parent, math.prod(shape), "decode the images")
@@ -189,13 +165,9 @@ def allocate(path: Path, shape: tuple[int, ...]) -> int:
 def build_once(
     cache_dir: Path | str | None, name: str, build: Callable[[Path], None], open_folder: Callable[[Path], T | None]
 ) -> T:
-    """Open the folder of this name in the cache.
+    """Open the folder of this name in the cache with `open_folder`, which returns None where it is missing or damaged.
 
-    The first time the folder is built: beside its place, and renamed when it is whole.
-
-    Args:
-        build: fills the folder it is given; once, whoever else tries. What a killed process left is removed.
-        open_folder: returns None where the folder is missing or damaged.
+    The first time `build` fills it, beside its place, once, whoever else tries; it is renamed when it is whole.
     """
     folder = cache_root(cache_dir) / name
     prefix = f".{folder.name}.partial-"
@@ -228,8 +200,22 @@ def holding(*names: str) -> Callable[[Path], Path | None]:
     return lambda folder: folder if folder.is_dir() and all((folder / name).is_file() for name in names) else None
 
 
+def unpack(archive: Path, cache_dir: Path | str | None = None, check: Callable[[Path], None] | None = None) -> Path:
+    """The folder, or its one top folder, of an archive's files, unpacked once into the cache after a `check`."""
+
+    def build(folder: Path) -> None:
+        if check is not None:
+            check(archive)
+        extract(archive, folder)
+
+    name = f"unpacked/{fingerprint([archive], archive.parent, cache_dir)[:32]}"
+    target = build_once(cache_dir, name, build, holding())
+    inside = [path for path in target.iterdir() if not path.name.startswith((".", "__MACOSX"))]
+    return inside[0] if len(inside) == 1 and inside[0].is_dir() else target
+
+
 def _seal(folder: Path, described: Mapping[str, Any]) -> None:
-    """Write the manifest. Everything reaches the disk first: after a power cut, a name must not outlive its data."""
+    """Write the manifest. All else reaches the disk first: after a power cut, a name must not outlive its data."""
     arrays = {}
     for path in sorted(folder.iterdir()):
         with path.open("rb") as file:
@@ -257,23 +243,15 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None = None) -> str:
-    """A sha256 that changes when the data does.
-
-    Args:
-        files: every file the reader will read, in any order.
-        root: the names hashed are relative to this folder, because readers take splits and classes from them.
-        cache_dir: of the cache, which remembers content hashes.
-    """
-    stats = []
+    """A sha256 of `files`, in any order, that changes when they do or their names relative to `root`."""
+    rows = []
     for file in sorted(files):
         with reading(file):
-            stats.append((file, file.stat()))
-    names = [file.relative_to(root).as_posix() for file, _ in stats]
-    if len(stats) > CONTENT_FILES or sum(stat.st_size for _, stat in stats) > CONTENT_BYTES:
-        rows = zip(names, (stat for _, stat in stats), strict=True)
-        return hashed("tree", *(f"{name}\0{s.st_size}\0{s.st_mtime_ns}" for name, s in rows))
+            rows.append((file.relative_to(root).as_posix(), file, file.stat()))
+    if len(rows) > CONTENT_FILES or sum(s.st_size for _, _, s in rows) > CONTENT_BYTES:
+        return hashed("tree", *(f"{name}\0{s.st_size}\0{s.st_mtime_ns}" for name, _, s in rows))
     # The change time also catches a file replaced by one whose modification time was copied along.
-    identities = (f"{f.absolute()}\0{s.st_size}\0{s.st_mtime_ns}\0{s.st_ctime_ns}\0{s.st_ino}" for f, s in stats)
+    identities = (f"{f.absolute()}\0{s.st_size}\0{s.st_mtime_ns}\0{s.st_ctime_ns}\0{s.st_ino}" for _, f, s in rows)
     memory = cache_root(cache_dir) / "fingerprints" / hashed("memory", str(root), *identities)
     try:
         remembered = memory.read_text(encoding="ascii").strip()
@@ -281,14 +259,12 @@ def fingerprint(files: Sequence[Path], root: Path, cache_dir: Path | str | None 
         remembered = ""
     if re.fullmatch("[0-9a-f]{64}", remembered):
         return remembered
-    content = hashed("content", *(f"{name}\0{digest(file)}" for name, (file, _) in zip(names, stats, strict=True)))
-    newest = max((stat.st_mtime for _, stat in stats), default=0.0)
-    if newest < time.time() - _SETTLED_SECONDS:
+    content = hashed("content", *(f"{name}\0{digest(file)}" for name, file, _ in rows))
+    if max((s.st_mtime for _, _, s in rows), default=0.0) < time.time() - _SETTLED_SECONDS:
         with writing(memory.parent, "cache", SPACE):
             memory.write_text(f"{content}\n", encoding="ascii")
     return content
 
 
 def hashed(*parts: str) -> str:
-    """The sha256 of lines of text."""
     return hashlib.sha256("\n".join(parts).encode("utf-8", "surrogateescape")).hexdigest()

@@ -42,7 +42,6 @@ class CorruptedArrays:
     corruptions: tuple[str, ...]
 
     def split(self, corruption: str, severity: int) -> Split:
-        """The images (N, 3, H, W) of one corruption and severity, memory-mapped, and their labels."""
         _check(corruption, self.corruptions, severity)
         count, path = len(self.labels), self.folder / f"{corruption}.npy"
         images = _open(path)
@@ -57,10 +56,7 @@ class CorruptedArrays:
 
 @dataclass(frozen=True)
 class CorruptedFolders:
-    """Tiny-ImageNet-C: folders of images, decoded into the cache when asked for.
-
-    Labels follow the sorted class folders, or `classes` where given: pass the training set's, so that labels agree.
-    """
+    """Tiny-ImageNet-C: folders of images, decoded into the cache when asked for; `classes` in label order."""
 
     folder: Path
     classes: tuple[str, ...]
@@ -68,7 +64,6 @@ class CorruptedFolders:
     cache_dir: Path | None = None
 
     def split(self, corruption: str, severity: int) -> Split:
-        """The images (N, 3, H, W) of one corruption and severity, and their labels."""
         _check(corruption, self.corruptions, severity)
         root = self.folder / corruption / str(severity)
         if not root.is_dir():
@@ -89,8 +84,7 @@ def open_corrupted(
 ) -> CorruptedArrays | CorruptedFolders:
     """The published set in `folder`, told apart by whether labels.npy lies there.
 
-    Args:
-        classes: of the set the model was trained on: how many (arrays), or their names in label order (folders).
+    `classes` of the set the model was trained on: how many (arrays), or their names in label order (folders).
     """
     root = Path(folder)
     if not root.is_dir():

@@ -1,8 +1,7 @@
-"""What every reader returns: arrays in memory or memory-mapped, what they mean, the checks of their labels; and seeded
-subsets and hold-outs: the same seed gives the same examples on every machine and NumPy.
+"""What every reader returns, the checks of its labels, and seeded subsets and hold-outs.
 
-NumPy keeps the raw stream of `PCG64(SeedSequence)` fixed, but not the methods of `Generator`, which may change
-with a release. So only raw 64-bit draws are used: each example gets one, and their order is the random order.
+The same seed gives the same examples on every machine and NumPy: NumPy keeps the raw stream of `PCG64(SeedSequence)`
+fixed, but not the methods of `Generator`. So each example gets a raw 64-bit draw, and their order is the random order.
 Subsets are sorted indices; an index's hash therefore names a set of examples.
 """
 
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from rcad.data.table_encoder import TableEncoder
 
 Task = Literal["classification", "regression"]
-Progress = Callable[[int, int], None]
-"""Called with how much is done, and of how much."""
+Progress = Callable[[int, int], None]  # called with how much is done, and of how much
 
 
 def no_progress(done: int, total: int) -> None:
@@ -33,14 +31,11 @@ def no_progress(done: int, total: int) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Examples and their targets.
+    """Examples and their targets; float64 where float32 would blur them (`rcad.data.scaling`).
 
     Args:
-        x: an array: images as uint8 (N, C, H, W), or features as float32 (N, D). Images that stay on disk are a
-            `rcad.data.streams.Stream`.
+        x: images as uint8 (N, C, H, W), or a `rcad.data.streams.Stream` of them; or features as float32 (N, D).
         y: labels as int64 (N,), or regression targets as float32 (N,).
-
-    Features and targets are float64 where float32 would blur them (`rcad.data.scaling`).
     """
 
     x: Any
@@ -50,7 +45,6 @@ class Split:
         return len(self.y)
 
     def take(self, index: npt.NDArray[np.int64]) -> Split:
-        """The examples at `index`, in that order."""
         return Split(self.x[index], self.y[index])
 
 
@@ -59,16 +53,15 @@ class Dataset:
     """A named data set. `test` is None where the source has no split of its own.
 
     Args:
-        name: what the user asked for, e.g. "cifar100".
         task: classification (y holds labels 0..K-1) or regression.
         classes: the class names in label order; empty for regression.
         columns: the feature names of tabular data; empty for images.
         standard_splits: (train, test) index pairs into `train` where the source defines them (UCI has 20).
         note: one line on what was read (source, size), for people.
-        source: which edition it is, where somebody else keeps it: "hf:owner/name@commit".
-        encoder: of a table read from a file, for new rows of the same kind.
         omissions: what to know of how it was read, a sentence each: columns that name the rows and were left out,
             broken images, dates that could be read in two ways.
+        source: which edition it is, where somebody else keeps it: "hf:owner/name@commit".
+        encoder: of a table read from a file, for new rows of the same kind.
         unit: of a regression target, where it is known: days of dates.
     """
 
@@ -93,11 +86,7 @@ class Dataset:
 def check_labels(
     labels: npt.NDArray[Any], n_classes: int, origin: Callable[[int], str], first: int = 0
 ) -> npt.NDArray[np.int64]:
-    """Labels as int64 (N,), all in first..first+n_classes-1.
-
-    Args:
-        origin: how an error names the label at an index, e.g. "train.bin image 7".
-    """
+    """Labels as int64 (N,), all in first..first+n_classes-1; `origin` names the label at an index in an error."""
     last = first + n_classes - 1
     wrong = np.flatnonzero((labels < first) | (labels > last))
     if len(wrong):
@@ -109,10 +98,7 @@ def check_labels(
 
 
 def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int:
-    """How many classes training labels imply: the largest plus one.
-
-    More classes than examples means the column holds something else (an id, a year).
-    """
+    """How many classes training labels imply; more classes than examples means that they are no labels."""
     if labels.min() != 0:
         index = int(labels.argmin())
         got, remedy = ("got", "number the classes from 0") if labels[index] < 0 else ("the smallest is", "subtract it")
@@ -127,7 +113,6 @@ def count_classes(labels: npt.NDArray[Any], origin: Callable[[int], str]) -> int
 
 
 def check_several(classes: Sequence[str], origin: str) -> None:
-    """Raise an InputError unless there are at least two classes."""
     if len(classes) < 2:
         got = f"only {classes[0]!r}" if classes else "none"
         raise InputError(f"expected at least 2 classes in {origin}, but got {got}; add examples of another class")
@@ -141,10 +126,7 @@ _SUBSET, _HOLDOUT, _TEST, _CLASSES = range(4)
 
 
 class Splits(NamedTuple):
-    """Which examples train, validate and test. `train` and `val` index `Dataset.train`.
-
-    `test` indexes `Dataset.test` where `test_source` is "own", else `Dataset.train`.
-    """
+    """Which examples train, validate and test: indices into `Dataset.train`, or `test` into its own test set."""
 
     train: Index
     val: Index
@@ -177,24 +159,16 @@ def parse_spec(spec: str) -> tuple[str, int | None]:
 
 
 def index_hash(index: npt.ArrayLike) -> str:
-    """The sha256, in hex, of the indices as little-endian int64."""
     return hashlib.sha256(np.asarray(index).astype("<i8").tobytes()).hexdigest()
 
 
 def holdout(
     y: npt.NDArray[Any], fraction: float = 0.1, *, seed: int, stratified: bool = True, purpose: int = _HOLDOUT
 ) -> tuple[Index, Index]:
-    """Hold out `fraction` of the examples, rounded, but at least one and never all.
+    """Hold out `fraction` of the examples, rounded, but at least one and never all, in another draw for each `purpose`.
 
-    Args:
-        y: labels (N,), or any targets when not stratified.
-        fraction: in (0, 1).
-        seed: >= 0.
-        stratified: every class gives its share to within one example, and keeps at least one for training.
-        purpose: another purpose draws other examples.
-
-    Returns:
-        (train, validation): sorted, disjoint, together all of 0..N-1.
+    Stratified, every class of the labels `y` gives its share to within one example, and keeps at least one for
+    training. Returns (train, validation): sorted, disjoint, together all of 0..N-1.
     """
     if len(y) < 2:
         raise InputError(f"expected at least 2 examples to hold some out, but got {len(y)}")
@@ -209,17 +183,9 @@ def holdout(
 
 
 def subset(y: npt.NDArray[Any], n: int, *, seed: int, balanced: bool = True) -> Index:
-    """Draw n examples without replacement; with one seed, a smaller subset lies inside a larger one.
+    """Draw n examples without replacement, as sorted indices; with one seed, a smaller subset lies inside a larger one.
 
-    Args:
-        y: labels (N,), or any targets when not balanced.
-        n: how many, at most N; at least one for each class.
-        seed: >= 0.
-        balanced: the numbers of examples of any two classes differ by at most one; otherwise uniform over all
-            examples, as in the released program.
-
-    Returns:
-        n sorted indices.
+    Balanced, the numbers of examples of any two classes differ by at most one; otherwise uniform over all examples.
     """
     if n < 1 or n > len(y):
         raise InputError(f"expected a subset of 1 to {len(y)} examples, but got {n}")
@@ -260,14 +226,10 @@ def resolve(
     those the share `validation` is held out: n counts training and validation examples together.
 
     Args:
-        dataset: as read.
         n: examples to train and select with; None for all.
         balanced: class-balanced or uniform subset; regression is always uniform.
-        validation: share of the n examples in [0, 1); 0 for none.
         seed: >= 0; decides subset and hold-outs.
-        split: which standard split, from 0.
-        test_fraction: in [0, 1), used only where the source has neither a test set nor standard splits; 0 is refused
-            where it has.
+        test_fraction: in [0, 1); 0 is refused where the source has a test set or standard splits.
     """
     labelled = dataset.task == "classification"
     pool, test, source = _test_part(dataset, seed, split, test_fraction, labelled)

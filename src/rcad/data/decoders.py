@@ -1,13 +1,11 @@
 """Processes that decode images, for whoever reads a whole set and for streams.
 
-Pillow lets go of Python's lock while it decompresses and resizes, but not for what it does in Python: 0.3 to 0.5 of the
-2.5 ms of processor time that a photograph takes. Threads share that lock with each other and with the one that launches
-training steps: 16 of them did the work of four cores, and slowed the steps besides. Here each thread hands its images
-to a process of its own and waits without the lock. Pixels come in a file in memory that both see: from a pipe they
-would come in dozens of pieces, and for each the thread that trains hands over the lock.
+Pillow keeps Python's lock for a fifth of its time: 16 threads did the work of four cores, and slowed the thread that
+launches training steps. Here each thread hands its images to a process of its own and waits without the lock. Pixels
+come in a file in memory that both see: from a pipe they would come in dozens of pieces.
 
-The processes are plain ones, not a multiprocessing pool: forking a process that has torch's and a progress bar's
-threads can deadlock, and spawning re-imports the caller's script, which fails without a main guard.
+The processes are plain ones, not a multiprocessing pool: forking a process that has torch's threads can deadlock, and
+spawning re-imports the caller's script, which fails without a main guard.
 """
 
 from __future__ import annotations
@@ -65,7 +63,6 @@ class Decoder:
         return pickle.load(self.process.stdout)
 
     def end(self) -> int:
-        """End the process and return its exit code."""
         self.process.kill()
         code = self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.file):
@@ -95,12 +92,7 @@ def serve() -> None:
 
 
 class Decoders:
-    """Threads that run jobs, each in a process of its own.
-
-    Args:
-        count: of the threads; by default one for each core that is ours.
-        processes: where False, the threads run the jobs themselves.
-    """
+    """Threads that run jobs, by default one for each core that is ours, in a process each or by themselves."""
 
     def __init__(self, count: int | None = None, *, processes: bool = True) -> None:
         self.started: list[Decoder] = []
@@ -109,7 +101,6 @@ class Decoders:
         self._thread = threading.local()
 
     def submit(self, method: str, job: Decoding, *words: Any) -> Future[Any]:
-        """Call a method of a job; its result, later."""
         if self._processes:
             return self._pool.submit(self._ask, method, job, *words)
         return self._pool.submit(getattr(job, method), *words)
@@ -145,7 +136,6 @@ class Decoders:
         return answer
 
     def _decoder(self) -> Decoder:
-        """The process of this thread, started at its first job."""
         decoder: Decoder | None = getattr(self._thread, "decoder", None)
         if decoder is None:
             decoder = self._thread.decoder = Decoder()

@@ -31,13 +31,11 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ppm", 
 # Naming the formats keeps Pillow from trying all fifty on every image, which is both slower and less safe.
 _FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "PPM", "TIFF")
 _GREY_MODES = ("1", "L", "LA", "La", "I")
-SOURCE_LENGTH = 512
-"""Images that a process takes at a time: few enough to share the work."""
+SOURCE_LENGTH = 512  # images that a process takes at a time: few enough to share the work
 LARGEST_SIZE = 4096
 _BUFFER = 1 << 20
 T = TypeVar("T")
-Encoded = tuple[str, bytes | InputError]
-"""How an error names an image, and its bytes or why there are none."""
+Encoded = tuple[str, bytes | InputError]  # how an error names an image, and its bytes or why there are none
 Shape = tuple[int, int, int]
 
 
@@ -54,13 +52,11 @@ def is_image_name(name: str) -> bool:
 def decode(
     data: bytes | InputError, origin: str, size: int | None = None, *, grey: bool = False
 ) -> npt.NDArray[np.uint8]:
-    """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB.
+    """Decode one image to uint8 (3, H, W), upright as EXIF says; greyscale, palette and alpha become RGB, 16 bits 8.
 
     Args:
-        data: the encoded file, or why there is none, which is raised; 16 bits a channel are rounded to 8.
-        origin: how an error names the image.
-        size: where given, the largest centred square is resized to size x size (bilinear with antialiasing):
-            the shorter side becomes `size`, the longer one is cropped.
+        data: the encoded file, or why there is none, which is raised; errors call the image `origin`.
+        size: the largest centred square is resized to size x size (bilinear with antialiasing).
         grey: one channel, (1, H, W); a colour image is then a `ColourError`.
     """
     with _opened(data, origin) as image:
@@ -128,8 +124,6 @@ class SizesDifferError(InputError):
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Image files below `root`."""
-
     root: str
     names: Sequence[str]
 
@@ -137,7 +131,6 @@ class ImageFiles:
         return len(self.names)
 
     def take(self, rows: Sequence[int]) -> ImageFiles:
-        """The images at these rows."""
         return ImageFiles(self.root, [self.names[row] for row in rows])
 
     def images(self) -> Iterator[Encoded]:
@@ -163,7 +156,6 @@ class ParquetRows:
         return len(self.rows)
 
     def take(self, rows: range) -> ParquetRows:
-        """The images at these rows."""
         return replace(self, rows=self.rows[rows.start : rows.stop])
 
     def images(self) -> Iterator[Encoded]:
@@ -180,11 +172,9 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class Packed:
-    """Images one after the other in a file of the cache; where the source had no bytes the image is empty.
+    """Images one after the other in a file of the cache, empty where the source, of `shards`, had no bytes.
 
-    Args:
-        shards: the files that they come from.
-        parts: int64 (N, 5): where each begins and ends in the file, its CRC-32, its shard and its row there.
+    `parts`, int64 (N, 5), says where each image begins and ends, its CRC-32, its shard and its row there.
     """
 
     root: str
@@ -195,7 +185,6 @@ class Packed:
         return len(self.parts)
 
     def take(self, rows: Sequence[int]) -> Packed:
-        """The images at these rows."""
         return replace(self, parts=self.parts[np.asarray(rows)])
 
     def images(self) -> Iterator[Encoded]:
@@ -227,7 +216,6 @@ class Reading:
         size: the largest centred square of each is resized to so many pixels; None: all have the size of the first.
         skip_bad: leave out images that cannot be decoded, and count them; else the first is an InputError.
         stream: leave them on disk; None where decoded they would take more than half of the machine's memory.
-        cache_dir: where decoded images are kept.
         progress: called in this thread with (images done, images in all).
     """
 
@@ -245,15 +233,7 @@ class Reading:
 
 
 class ImageSet(NamedTuple):
-    """Images as they were found, not yet decoded.
-
-    Attributes:
-        sources: the images by split, "train" and perhaps "test".
-        labels: of each split, one for each image.
-        classes: names in label order.
-        note: a line for people.
-        omissions: what was left out so far, a sentence each.
-    """
+    """Images by split as they were found, not yet decoded; what was left out so far, a sentence each."""
 
     sources: Mapping[str, Sequence[Source]]
     labels: Mapping[str, npt.NDArray[np.int64]]
@@ -262,11 +242,7 @@ class ImageSet(NamedTuple):
     omissions: tuple[str, ...] = ()
 
     def good_rows(self, bad: Iterable[int]) -> dict[str, npt.NDArray[np.int64]]:
-        """By split the rows of the images that can be read; an InputError where there is none.
-
-        Args:
-            bad: the places of broken images, counted over all splits.
-        """
+        """By split the rows of the images that can be read, at least one; `bad` places count over all splits."""
         places, rows, first = np.asarray([*bad], np.int64), {}, 0
         for split, y in self.labels.items():
             rows[split] = np.setdiff1d(np.arange(len(y)), places - first)
@@ -283,12 +259,7 @@ class ImageSet(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoding:
-    """Decode a source to images of one shape (C, H, W).
-
-    Args:
-        skip_bad: leave out images that cannot be decoded, else the first is an InputError.
-        surveyed: whether all images had this shape when the run began.
-    """
+    """Decode a source to images of one shape (C, H, W); `surveyed` where all had it when the run began."""
 
     source: Source
     shape: Shape
@@ -309,7 +280,6 @@ class Decoding:
         return bad
 
     def fill(self, out: Pixels) -> None:
-        """Decode into an array (N, C, H, W)."""
         for place, image in enumerate(self.images()):
             out[place] = image
 
@@ -347,14 +317,9 @@ class Decoding:
 
 
 def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ...]:
-    """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`: C is 1 where every image is grey, else 3.
-
-    Returns:
-        A sentence on the images left out, if any.
-    """
+    """Write `<split>_x.npy`, uint8 (N, C, H, W), and `<split>_y.npy`; returns a sentence on images left out, if any."""
 
     def decode_all(shape: Shape) -> dict[int, str]:
-        """Decode every source; returns what is wrong with bad images, by their place over all splits."""
         jobs: list[tuple[Decoding, str, int]] = []
         for split, sources in images.sources.items():
             output = folder / f"{split}_x.npy"
@@ -392,10 +357,7 @@ def cut(source: Any) -> list[Any]:
 
 
 def run_all(method: str, jobs: Sequence[tuple[Any, ...]], how: Reading) -> Iterator[tuple[int, Any]]:
-    """Call a method of each `Decoding`, the first of a job, with the others, on all cores.
-
-    Yields (number of images before the job, its result) in the order of the jobs.
-    """
+    """Call a method of each job's `Decoding`, on all cores; yields images done before it and the result, in order."""
     done, total = 0, sum(len(job[0].source) for job in jobs)
     with contextlib.closing(Decoders(processes=total >= WORTH_PROCESSES)) as decoders:
         for job, answer in [(job, decoders.submit(method, *job)) for job in jobs]:

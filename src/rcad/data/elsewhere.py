@@ -29,13 +29,10 @@ SHARD = "{}-00000-of-00001.parquet"
 
 
 def from_hub(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
-    """The files of "hf:owner/name@revision:split", linked under names that say their split.
+    """The files of "hf:owner/name@revision:split", linked under names that say their split; and the data's edition.
 
     The part after the second colon is a split, a folder of the repository (a configuration), or both:
     "hf:ylecun/mnist:mnist/train". A split alone is all the data: rcad holds out its own test set.
-
-    Returns:
-        The folder of links, and the edition of the data, for the record.
     """
     repository = Repository(Address.parse(name), "dataset", cache_dir / "hub")
     links = layout(repository.names, repository.address)
@@ -71,9 +68,8 @@ def layout(names: Sequence[str], address: Address) -> dict[str, str]:
             return _shards(tables, suffix, words[-1] if words else None, address)
     images = [path for path in inside if is_image_name(path.name)]
     if words:
-        top = under / words[-1]
-        images = [path for path in images if top in path.parents]
-        under = top
+        under /= words[-1]
+        images = [path for path in images if under in path.parents]
     if not images:
         kinds = ", ".join(sorted({path.suffix for path in inside if path.suffix})) or "no files"
         raise InputError(
@@ -120,11 +116,7 @@ def _home_and_split(path: PurePosixPath) -> tuple[str, str]:
 
 
 def from_torchvision(name: str, *, data_dir: Path | None, cache_dir: Path, progress: Progress) -> tuple[Path, str]:
-    """torchvision's set of this name as Parquet shards in the cache.
-
-    It is looked for in the folder `torchvision` of the data folder, and downloaded there by torchvision where it is
-    not; whether it unpickles files of its own is torchvision's affair.
-    """
+    """torchvision's set of this name, downloaded by it, as Parquet shards in the cache; and the data's edition."""
     vision = need("torchvision", "torchvision", "timm")
     name = name.removeprefix(TORCHVISION)
     make = getattr(vision.datasets, name, None)

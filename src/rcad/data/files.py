@@ -1,18 +1,32 @@
-"""Files that are read and written: what the disk or a library says of them becomes one line."""
+"""Files that are read and written: what the disk or a library says of them becomes one line.
+
+Tar and zip archives are read with suspicion: no member leaves its folder, and none holds more than it should.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import shutil
 import stat
-from collections.abc import Iterator
-from pathlib import Path
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path, PureWindowsPath
+from typing import Any, NamedTuple
 
 from rcad.errors import InputError
 
 # What a full or read-only disk says, as opposed to a damaged source or a lost connection.
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+REMEDY = "pass cache_dir= (--cache-dir) or set RCAD_CACHE"
+MOST_MEMBERS = 5_000_000
+MOST_RATIO, SMALL = 200, 256 << 20
+"""More than 200 times its own size, and more than 256 MiB, is what a bomb unpacks to and no data set does."""
+_SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
+_LONGEST_HEADER = 1 << 20  # headers that hold long names and the like are read into memory whole
 
 
 @contextlib.contextmanager
@@ -39,12 +53,7 @@ def reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def intact(path: Path | str, kind: str, remedy: str) -> Iterator[None]:
-    """Turn whatever a library raises on a damaged file into one line: there is no common base for it.
-
-    Args:
-        kind: what the file should be, in words.
-        remedy: what to do about it.
-    """
+    """Turn whatever a library raises on a damaged file, a `kind` in words, into one line with a `remedy`."""
     try:
         yield
     except (InputError, ImportError):
@@ -58,15 +67,13 @@ def intact(path: Path | str, kind: str, remedy: str) -> Iterator[None]:
 
 
 def digest(path: Path, algorithm: str = "sha256") -> str:
-    """The hexadecimal digest of a file's bytes."""
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
 
 
 def check_md5(path: Path, expected: str, remedy: str) -> None:
-    """Compare a file with its published md5; `remedy` is what the message tells the user to do when they differ."""
-    got = digest(path, "md5")
-    if got != expected:
+    """Compare a file with its published md5; `remedy` is the advice where they differ."""
+    if (got := digest(path, "md5")) != expected:
         raise InputError(f"expected md5 {expected} for {path}, but got {got}; {remedy}")
 
 
@@ -84,20 +91,102 @@ def writing(folder: Path, purpose: str, remedy: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path) -> Iterator[bool]:
-    """Hold the lock file `path`; yields whether the system can lock at all.
-
-    The lock only saves double work: correctness rests on atomic renames. It dies with its process, so a killed
-    one leaves nothing to clean up.
-    """
-    try:
-        import fcntl
-    except ImportError:
-        yield False
-        return
+    """Hold a lock, which only saves double work and dies with its process; yields whether the system can lock."""
     with path.open("w") as file:
         try:
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # some network file systems have no locks
-            yield False
-            return
-        yield True
+            held = True
+        except (ImportError, OSError):  # some systems have no locks, nor have some network file systems
+            held = False
+        yield held
+
+
+def check_room(folder: Path, required: int, purpose: str) -> None:
+    free = shutil.disk_usage(folder).free
+    if required > free:
+        raise InputError(
+            f"expected {required / 1e6:,.1f} MB free to {purpose} in {folder.parent}, but got {free / 1e6:,.1f} MB; "
+            f"{REMEDY}"
+        )
+
+
+def is_archive(path: Path) -> bool:
+    return path.name.lower().endswith(_SUFFIXES)
+
+
+def check_member(archive: Path, name: str, *, regular: bool) -> None:
+    """Refuse a member that is absolute, climbs with "..", has no name, or is neither a file nor a folder."""
+    path = PureWindowsPath(name)  # which knows both kinds of slashes
+    if path.anchor or ".." in path.parts or "\0" in name:
+        problem = "leaves the folder"
+    elif not name:
+        problem = "has no name"
+    elif not regular:
+        problem = "is a link or device"
+    else:
+        return
+    raise InputError(
+        f"expected only files inside the folder in {archive}, but member {name[:200]!r} {problem}; "
+        "do not use this archive"
+    )
+
+
+class Member(NamedTuple):
+    """What an archive holds; `size` in bytes when unpacked. A link or a device is neither file nor folder."""
+
+    name: str
+    size: int
+    is_file: bool
+    is_folder: bool
+    open: Callable[[], Any]
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a tar; one that would fill the memory is refused before it is read."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type not in (*tarfile.REGULAR_TYPES, tarfile.GNUTYPE_SPARSE) and self.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        header: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return header
+
+
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[Iterable[Member]]:
+    if archive.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            yield (_zip_member(zipped, info) for info in zipped.infolist())
+    else:
+        with tarfile.open(archive, tarinfo=_Header) as tar:
+            yield (Member(m.name, m.size, m.isreg(), m.isdir(), partial(tar.extractfile, m)) for m in tar)
+
+
+def _zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
+    regular = stat.S_IFMT(info.external_attr >> 16) in (0, stat.S_IFREG, stat.S_IFDIR)
+    name, is_folder = info.filename, info.filename.endswith("/")
+    return Member(name, info.file_size, regular and not is_folder, regular and is_folder, partial(archive.open, info))
+
+
+def extract(archive: Path, folder: Path) -> None:
+    """Unpack a tar or zip into `folder`, without owners, rights and times; all members are checked beforehand."""
+    with intact(archive, "archive", "download it again"), _opened(archive) as members:
+        files, total, most = [], 0, max(SMALL, MOST_RATIO * archive.stat().st_size)
+        for count, member in enumerate(members, 1):
+            check_member(archive, member.name, regular=member.is_file or member.is_folder)
+            total += member.size
+            if total > most or count > MOST_MEMBERS:
+                got = f"{total / 1e9:.3g} GB" if total > most else f"over {MOST_MEMBERS:,} members"
+                raise InputError(
+                    f"expected at most {most / 1e9:.3g} GB in {archive} by its size, but it unpacks to {got}; "
+                    "unpack it by hand if you trust it"
+                )
+            if member.is_file:
+                files.append(member)
+        check_room(folder, total, f"unpack {archive}")
+        for file in files:
+            target = folder / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with file.open() as source, target.open("wb") as out:
+                shutil.copyfileobj(source, out)

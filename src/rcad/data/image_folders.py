@@ -26,17 +26,13 @@ MOST_OTHERS = 100_000
 """A class folder with more files than this that are no images, and fewer that are, is none: "/" must not take hours."""
 TRAIN_NAMES, TEST_NAMES = ("train", "training"), ("test", "testing", "val", "valid", "validation")
 """How the folders of a split may be called, in capitals too; the first that is there is taken."""
-# By class name, the image names relative to the root.
-ClassFiles = Mapping[str, Sequence[str]]
+ClassFiles = Mapping[str, Sequence[str]]  # by class name, the image names relative to the root
 
 
 def load(name_or_path: str, **reading: Any) -> Dataset:
     """Images whose folder names their class; labels follow the sorted class names.
 
-    Returns:
-        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey. `test` comes from root/test, else root/val; None
-        for a plain root/<class>. Of root/test and root/val together only the first is read, and the note says so:
-        examples to select by are held out from root/train.
+    `test` comes from root/test, else root/val, as the note says; None for a plain root/<class>.
     """
     how, root = Reading(**reading), Path(name_or_path)
     folders = split_folders(root) or {"train": root}
@@ -58,8 +54,7 @@ def load(name_or_path: str, **reading: Any) -> Dataset:
     dataset = read(root, splits, classes, how)
     tests = [folder for folder in _named(root, TEST_NAMES) if class_folders(folder)]
     unread = [folder.name for folder in tests if folder != folders.get("test")]
-    note = f"{dataset.note}; not read: {', '.join(unread)}" if unread else dataset.note
-    return replace(dataset, note=note)
+    return replace(dataset, note=f"{dataset.note}; not read: {', '.join(unread)}") if unread else dataset
 
 
 def read(
@@ -70,11 +65,7 @@ def read(
     kind: str = "folders",
     extra_files: Sequence[Path] = (),
 ) -> Dataset:
-    """Decode image files below `root` that are already sorted by class.
-
-    Args:
-        extra_files: files below `root` that the classes were read from; they are part of the cache's key.
-    """
+    """Decode image files below `root`, sorted by class; `extra_files` there are part of the cache's key as well."""
     names = {split: [name for c in classes for name in files.get(c, ())] for split, files in splits.items()}
     counts = {split: [len(files.get(name, ())) for name in classes] for split, files in splits.items()}
     labels = {split: np.repeat(np.arange(len(classes), dtype=np.int64), count) for split, count in counts.items()}
@@ -89,10 +80,7 @@ def read(
 
 
 def split_folders(root: Path) -> dict[str, Path] | None:
-    """root/train and the first of root/test, root/val, ... that is there; None without root/train.
-
-    A folder "train" without folders in it, and with no test set beside it, is a class: the one of trains.
-    """
+    """root/train and the first of root/test, root/val, ... with classes; None where root/train is none or a class."""
     train, tests = _named(root, TRAIN_NAMES)[:1], _named(root, TEST_NAMES)
     if not train or not (tests or class_folders(train[0])):
         return None
@@ -127,10 +115,9 @@ def images_below(root: Path, folder: Path) -> list[str]:
                 f"folders; check that {root} is the right one"
             )
     if not images:
-        among = (
-            f" among {other_files:,} other files and folders; check that {root} is the right one" if other_files else ""
-        )
-        raise InputError(f"expected images in {folder}, but got none{among}; every folder in it names a class")
+        among = f" among {other_files:,} other files and folders; check that {root} is the right one"
+        got = f"none{among if other_files else ''}"
+        raise InputError(f"expected images in {folder}, but got {got}; every folder in it names a class")
     return sorted(images)
 
 
@@ -148,13 +135,7 @@ _LOOKED_AT = 50
 
 
 class Labelled(NamedTuple):
-    """Images that a table labels.
-
-    Attributes:
-        images: their folder.
-        names: of the images, by themselves and without suffix where that names one.
-        column: of the table, which names the files.
-    """
+    """Images that a table labels: their folder, names with and without suffix, the table, its column of file names."""
 
     images: Path
     names: Mapping[str, str]
@@ -178,7 +159,6 @@ def load_labelled(
         labels: the table: a path, or a name in that folder or below `data_dir`; by default found.
         file_column: the column of file names, with or without suffix; by default found.
         label_column: the column of classes; by default the only other one, or one called label, class, ...
-        reading: as of `Reading`; `skip_bad` leaves out rows without a label or an image too.
     """
     how = Reading(**reading)
     images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)
@@ -215,15 +195,7 @@ def load_labelled(
 
 
 def _listed_once(table: Table, target: int, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
-    """Of every image the first row that lists it, so that no image is in two splits.
-
-    Args:
-        names: the image of each row.
-        skip_bad: leave out images that are listed with different labels; else the first is an InputError.
-
-    Returns:
-        The rows, how many images were left out, and how many others are listed more than once.
-    """
+    """The first row of each image, so that none is in two splits; how many had two labels, how many more repeat."""
     labels, classes = class_labels(table, target)
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):

@@ -1,7 +1,4 @@
-"""Images in Parquet shards as Hugging Face writes them: train-*.parquet with test-*.parquet or valid*-*.parquet.
-
-An image column is a struct with `bytes`, or plain binary; a label column holds integers.
-"""
+"""Images in Parquet shards as Hugging Face writes them: encoded bytes, perhaps in a struct, and integer labels."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.dataset import Dataset, check_labels, check_several, count_classes
-from rcad.data.decoding import ImageSet, ParquetRows, Reading, Source
+from rcad.data.decoding import ImageSet, ParquetRows, Reading
 from rcad.data.files import intact
 from rcad.data.streams import read_images
 from rcad.data.table_files import split_files
@@ -36,13 +33,8 @@ def load(
 ) -> Dataset:
     """Images from a folder of Parquet shards, or from one shard (then there is no test split).
 
-    Returns:
-        uint8 images (N, 3, H, W), or (N, 1, H, W) where all are grey; `test` is the test shards where they have labels,
-        else valid.
-
-    Args:
-        label_column: by default `label` or `fine_label`.
-        classes: class names in label order; by default those in the shards' metadata, else "0", "1", ...
+    `test` is the test shards where they have labels, else valid. The labels are in `label` or `fine_label`; `classes`,
+    in their order, are those in the shards' metadata, else "0", "1", ...
     """
     how, path = Reading(**reading), Path(name_or_path)
     shards = find_shards(path)
@@ -81,10 +73,7 @@ def has_images(file: Path) -> bool:
 
 
 def _open_all(
-    path: Path,
-    shards: Mapping[str, Sequence[Path]],
-    label_column: str | None,
-    classes: tuple[str, ...] | None,
+    path: Path, shards: Mapping[str, Sequence[Path]], label_column: str | None, classes: tuple[str, ...] | None
 ) -> ImageSet:
     opened = {split: [_open_shard(file, label_column) for file in files] for split, files in shards.items()}
     labels = {split: np.concatenate([shard.labels for shard in parts]) for split, parts in opened.items()}
@@ -99,23 +88,17 @@ def _open_all(
     if classes is None:
         classes = tuple(map(str, range(count_classes(labels["train"], partial(_origin, opened["train"])))))
     check_several(classes, str(path))
-    sources: dict[str, Sequence[Source]] = {}
-    checked: dict[str, npt.NDArray[np.int64]] = {}
-    for name, split in chosen.items():
-        checked[name] = check_labels(labels[split], len(classes), partial(_origin, opened[split]))
-        sources[name] = [part for shard in opened[split] for part in shard.sources]
+    checked = {
+        name: check_labels(labels[split], len(classes), partial(_origin, opened[split]))
+        for name, split in chosen.items()
+    }
+    sources = {name: [part for shard in opened[split] for part in shard.sources] for name, split in chosen.items()}
     counts = ", ".join(f"{len(labels[split]):,} {split}" for split in chosen.values())
     return ImageSet(sources, checked, classes, f"Parquet shards from {path.name}: {counts}")
 
 
 class Shard(NamedTuple):
-    """One file.
-
-    Attributes:
-        labels: int64 (rows,), their range not yet checked.
-        sources: the images by row group, not yet read.
-        classes: the names in the metadata that the datasets library writes; None without them.
-    """
+    """One file: its labels, int64 (rows,), not yet checked; its images by row group; its metadata's class names."""
 
     path: Path
     labels: npt.NDArray[np.int64]

@@ -1,12 +1,8 @@
 """The image sets as their authors distribute them: downloaded, checked, and read, archives as the folders they hold.
 
 CIFAR-10 and CIFAR-100: the binary version, records of label bytes and 3072 pixel bytes (the Python version holds
-pickles, which can run code when read; it is refused). SVHN: the cropped digits, train_32x32.mat, test_32x32.mat,
-extra_32x32.mat. Tiny ImageNet: tiny-imagenet-200.zip or the folder it unpacks to; training images lie in
-train/<wnid>/images/, the validation images, which serve as test split, lie in one folder and val_annotations.txt gives
-their classes. Its official test images have no labels and are left out.
-
-A download can be cut and continued: HTTP Range, a checksum, and an atomic rename at the end.
+pickles, which can run code when read). SVHN: the cropped digits. Tiny ImageNet: training images lie in
+train/<wnid>/images/; the validation images, which serve as test split, have their classes in val_annotations.txt.
 """
 
 from __future__ import annotations
@@ -24,17 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.archives import unpack
-from rcad.data.cache import cached
+from rcad.data.cache import cached, unpack
 from rcad.data.dataset import Dataset, Progress, check_labels, check_several, no_progress
 from rcad.data.decoding import Reading
-from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, read_bytes, reason, writing
+from rcad.data.files import DISK_ERRORS, check_md5, exclusive_lock, intact, read_bytes, writing
 from rcad.data.image_folders import images_below, read
 from rcad.data.registry import OFFICIAL, Remote
 from rcad.errors import InputError, need, one_of
 
-Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]
-"""Images (N, 3, 32, 32) and labels (N,)."""
+Examples = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]  # images (N, 3, 32, 32) and labels (N,)
 PIXELS = 3 * 32 * 32
 _CIFAR_FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "cifar10": {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)},
@@ -45,10 +39,8 @@ _CIFAR_NAMES = {("cifar10", "fine"): "batches.meta.txt"} | {
 }
 _ANNOTATIONS = "val/val_annotations.txt"
 _BLOCK = 1 << 18
-_ATTEMPTS = 4
-"""How often a lost connection is taken up again before giving up."""
-_PATIENCE = 30.0
-"""Seconds without a byte that count as a lost connection."""
+_ATTEMPTS = 4  # how often a lost connection is taken up again before giving up
+_PATIENCE = 30.0  # seconds without a byte that count as a lost connection
 
 
 def load_cifar10(name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress) -> Dataset:
@@ -99,7 +91,7 @@ def _folder(name: str, path: Path, cache_dir: Path | None) -> Path:
 
 
 def _check_there(root: Path, names: Sequence[str], origin: Path) -> list[Path]:
-    """The files of these names in `root`; a message calls the folder `origin`."""
+    """The files of these names in `root`, which messages call `origin`."""
     for file in (root / name for name in names):
         if not file.is_file():
             raise InputError(f"expected {file.name} in {origin}, but it is missing; download or unpack it again")
@@ -124,14 +116,7 @@ def _save_parts(
 def load_svhn(
     name_or_path: str, *, cache_dir: Path | None = None, progress: Progress = no_progress, extra: bool = False
 ) -> Dataset:
-    """SVHN from the folder of its .mat files; the file's label 10 is the digit 0.
-
-    Returns:
-        uint8 images (73257, 3, 32, 32) and (26032, 3, 32, 32), labels 0..9; train has 604388 with `extra`.
-
-    Args:
-        extra: join the 531,131 easier digits of extra_32x32.mat to the training split.
-    """
+    """SVHN from the folder of its .mat files, with the 531,131 easier `extra` digits or without; label 10 is 0."""
     path = Path(name_or_path)
     folder = path if path.is_dir() else path.parent
     parts = {"train": ["train", "extra"] if extra else ["train"], "test": ["test"]}
@@ -149,14 +134,8 @@ def load_svhn(
 def _read_svhn(file: Path) -> Examples:
     """One file: X is (32, 32, 3, N) uint8, y is (N, 1) with labels 1..10."""
     OFFICIAL["svhn"].check(file)
-    try:
+    with intact(file, "MATLAB 5 file", "download it again"):
         content = need("scipy.io", "scipy").loadmat(file, variable_names=["X", "y"])
-    except (ImportError, MemoryError):
-        raise
-    except Exception as error:  # scipy raises nearly everything on a damaged file
-        raise InputError(
-            f"expected {file} to be a whole MATLAB 5 file, but it cannot be read ({reason(error)}); download it again"
-        ) from None
     x, y = (np.asarray(content.get(key, ())) for key in ("X", "y"))
     if x.dtype != np.uint8 or x.ndim != 4 or x.shape[2] != 3 or not x.size or y.size != x.shape[3]:
         raise InputError(
@@ -191,12 +170,7 @@ def load_tiny_imagenet(name_or_path: str, **reading: Any) -> Dataset:
 
 
 def fetch(name: str, data_dir: Path | str, *, extra: bool = False, progress: Progress = no_progress) -> list[Path]:
-    """Download a known image set's official files to data_dir/<name>/; files already there are checked and kept.
-
-    Args:
-        extra: also the optional files (SVHN's extra digits, 1.3 GB).
-        progress: called with (bytes done, bytes in all) of the file under way; the total is 0 where unknown.
-    """
+    """Download a known image set's files, and `extra` ones, to data_dir/<name>/; those already there are checked."""
     if name not in OFFICIAL:
         raise InputError(f"expected a data set that can be fetched ({', '.join(OFFICIAL)}), but got {name!r}")
     remotes = (*OFFICIAL[name].files, *(OFFICIAL[name].optional if extra else ()))
@@ -208,11 +182,11 @@ def fetch_file(remote: Remote, folder: Path, *, progress: Progress = no_progress
     if not remote.url.startswith(("http://", "https://")):
         raise InputError(f"expected an http or https address, but got {remote.url!r}")
     target = folder / remote.filename
-    again = "delete it and fetch it again"
+
     remedy = "free some space there, or pass another data_dir= (--data-dir)"
     with writing(folder, "download", remedy), exclusive_lock(folder / f".{target.name}.lock"):
         if target.exists():
-            check_md5(target, remote.md5, again)
+            check_md5(target, remote.md5, "delete it and fetch it again")
             return target
         part = target.with_name(f"{target.name}.part")
         _receive_all(remote.url, part, target, progress)

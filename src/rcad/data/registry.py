@@ -6,7 +6,6 @@ To add a data set, add its name to `READERS`; to add a kind of file, add its lay
     load(name_or_path: str, *, data_dir: Path | None, cache_dir: Path | None, progress, stream, **options) -> Dataset
 
 of which it may leave out the keywords it does not need; `**reading` stands for those of `rcad.data.decoding.Reading`.
-The image sets known by name stand here with their files, addresses, checksums and classes.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple
 
 from rcad.data import cache
 from rcad.data.dataset import Dataset, Progress, no_progress
-from rcad.data.files import check_md5
+from rcad.data.files import check_md5, is_archive
 from rcad.data.small_sets import AS_FOLDERS, EMBEDDED, UCI, find_uci
 from rcad.errors import InputError, command, expanded, one_of
 
@@ -45,10 +44,7 @@ class Remote(NamedTuple):
 class OfficialSet:
     """An image set and how it looks on disk.
 
-    Args:
-        files: what must be downloaded; optional: what may be.
-        folder: what the official archive unpacks to; marker: a file that only this folder has.
-        classes: in label order; numbers where the set has no names for them.
+    `files` must be downloaded, `optional` ones may be; they unpack to `folder`, which alone has the file `marker`.
     """
 
     name: str
@@ -147,10 +143,7 @@ LAYOUT_READERS = {
     "npz": "rcad.data.arrays:load",
     "tabular": "rcad.data.tables:load",
 }
-ELSEWHERE = {
-    "hf:": "rcad.data.elsewhere:from_hub",
-    "torchvision:": "rcad.data.elsewhere:from_torchvision",
-}
+ELSEWHERE = {"hf:": "rcad.data.elsewhere:from_hub", "torchvision:": "rcad.data.elsewhere:from_torchvision"}
 """Data that others keep, by how their names begin."""
 
 READERS = {
@@ -199,11 +192,9 @@ def load(
             of the Hugging Face Hub, "hf:owner/name@revision:split", or of torchvision, "torchvision:MNIST".
         data_dir: the data folder; else $RCAD_DATA.
         cache_dir: where decoded images are kept; else $RCAD_CACHE, else ~/.cache/rcad.
-        progress: called with (done, total) while images are decoded.
         stream: leave images on disk and decode them as they are needed; None where they would not fit into memory.
         options: the reader's own. Of images `size`: the shorter side is resized to so many pixels and the centre
-            cropped, which is needed where sizes differ; and `skip_bad`: those that cannot be decoded are left out, and
-            the note counts them.
+            cropped; and `skip_bad`: those that cannot be decoded are left out, and the note counts them.
     """
     name, root, cache_path = str(name_or_path), data_root(data_dir), cache.cache_root(cache_dir)
     if root is None and name in (*OFFICIAL, *UCI):
@@ -255,19 +246,17 @@ def available(data_dir: Path | str | None = None) -> list[Available]:
     """Every data set known by name, and where its files were found."""
     root = data_root(data_dir)
     scikit = "sklearn" if importlib.util.find_spec("sklearn") is not None else None
-    lines = []
-    for name in READERS:
+
+    def line(name: str) -> Available:
         if name in OFFICIAL:
             recognised = locate(name, root) if root is not None else None
-            line = Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
-        elif name in UCI:
+            return Available(name, "images", str(recognised.path) if recognised else None, OFFICIAL[name].note)
+        if name in UCI:
             folder = find_uci(name, root) if root is not None else None
-            line = Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
-        else:
-            kind = "images" if name.startswith("digit") else "tabular"
-            line = Available(name, kind, scikit, "inside scikit-learn")
-        lines.append(line)
-    return lines
+            return Available(name, "tabular", str(folder) if folder else None, "UCI, 20 standard splits")
+        return Available(name, "images" if name.startswith("digit") else "tabular", scikit, "inside scikit-learn")
+
+    return [line(name) for name in READERS]
 
 
 def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = None) -> list[tuple[Path, str | None]]:
@@ -319,7 +308,6 @@ def _folder_layout(folder: Path) -> str | None:
 
 
 def _file_layout(file: Path) -> str | None:
-    from rcad.data.archives import is_archive
     from rcad.data.image_parquet import has_images
 
     name, suffix = file.name.lower(), file.suffix.lower()
@@ -376,9 +364,7 @@ def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
     if has_labels and path.is_dir() and (recognised is None or recognised.layout == "folders"):
         return Recognised("labels", path)
     if recognised is not None and recognised.layout == "archive":
-        from rcad.data.archives import unpack
-
-        recognised = recognise(unpack(recognised.path, cache_dir))
+        recognised = recognise(cache.unpack(recognised.path, cache_dir))
     if recognised is not None:
         return recognised
     from rcad.data.decoding import is_image_name

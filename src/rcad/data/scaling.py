@@ -1,8 +1,4 @@
-"""Statistics of a table, fitted on training rows only and then frozen.
-
-A reader returns raw numbers with NaN where one is missing and computes no statistic; medians, means and scales are
-born here, from the rows that the caller has already set apart for training. So a test row cannot leak.
-"""
+"""Statistics of a table, fitted on training rows only and then frozen, so that a test row cannot leak."""
 
 from __future__ import annotations
 
@@ -19,18 +15,15 @@ from rcad.errors import InputError, shaped, shown
 Array = npt.NDArray[np.float32]
 Real = npt.NDArray[np.float32] | npt.NDArray[np.float64]
 
-# Rounding to float32 may move a column by this share of its deviation.
-_TOLERANCE = 1e-3
+_TOLERANCE = 1e-3  # rounding to float32 may move a column by this share of its deviation
 
 
 @dataclass(frozen=True)
 class Standardizer:
-    """Fill in what is missing, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps in training.
+    """Fill in what is missing, by `median`, say where, and scale: (N, D) -> (N, D + M) for M columns with gaps.
 
     Args:
-        median: what a missing value becomes, per column.
-        mean: subtracted, per column.
-        scale: > 0, divided by, per column.
+        mean, scale: subtracted, and divided by (> 0), per column.
         indicators: the columns that get another column, 1 where the value was missing and 0 elsewhere.
     """
 
@@ -43,13 +36,9 @@ class Standardizer:
     def fit(
         cls, x: npt.NDArray[Any], weight: npt.NDArray[Any] | None = None, *, keep_binary: bool = True
     ) -> Standardizer:
-        """Take the statistics of the training rows.
+        """Take the statistics of the training rows (N, D), finite or NaN for missing; a `weight` of two is two rows.
 
-        Args:
-            x: (N, D), finite or NaN for missing.
-            weight: (N,), how much each row counts: a weight of two is two rows.
-            keep_binary: leave columns of 0 and 1 as they are (one-hot columns: scaling would blow up rare
-                levels); False scales them like the others.
+        `keep_binary` leaves columns of 0 and 1 as they are: scaling one-hot columns would blow up rare levels.
         """
         rows = _rows(x).astype(np.float64)
         if np.isinf(rows).any():
@@ -82,7 +71,6 @@ class Standardizer:
         return np.hstack([scaled, gaps[:, list(self.indicators)]]).astype(dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return asdict(self)
 
     @classmethod
@@ -127,7 +115,6 @@ class TargetScaler:
 
 
 def _weighted_median(values: npt.NDArray[np.float64], weight: npt.NDArray[Any]) -> float:
-    """The median of values that count as often as they weigh."""
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weight[order].astype(np.float64))
     half, near = total[-1] / 2, 1e-12 * total[-1]
@@ -142,11 +129,7 @@ def _rows(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def compact(values: npt.NDArray[Any]) -> Real:
-    """float32, or float64 where float32 would blur a column: time stamps of 1.7e12 ms differ in their last digits.
-
-    Args:
-        values: numbers (N,) or (N, D), NaN for missing; each column is looked at by itself.
-    """
+    """float32, or float64 where float32 would blur a column, e.g. of time stamps: (N,) or (N, D), NaN for missing."""
     if values.dtype == np.float32:
         return values
     wide = values.astype(np.float64)

@@ -34,15 +34,7 @@ def find_uci(name: str, data_dir: Path) -> Path | None:
 
 
 def load_uci(name_or_path: str, *, data_dir: Path) -> Dataset:
-    """Read one of `UCI`: data.txt, its column indices and its splits; every index is checked.
-
-    Args:
-        name_or_path: boston, concrete, energy, wine or yacht.
-        data_dir: the folder with uci/ in it.
-
-    Returns:
-        x float32 (N, D) and y float32 (N,), both unscaled, with the standard splits as indices into them.
-    """
+    """Read one of `UCI` below data_dir/uci: its rows as float32, unscaled, and its standard splits, all checked."""
     folder = find_uci(name_or_path, data_dir)
     if folder is None:
         file = data_dir / "uci" / UCI[name_or_path] / "data.txt"
@@ -111,15 +103,13 @@ _LOADERS = {
     "diabetes": "load_diabetes",
 }
 EMBEDDED = tuple(_LOADERS)
-AS_FOLDERS = "digit_folders"
-"""The digits as ImageNet is laid out, for trials of what streams images from disk."""
+AS_FOLDERS = "digit_folders"  # the digits as ImageNet is laid out, for trials of what streams images from disk
 
 
 def load_embedded(name_or_path: str) -> Dataset:
     """Read one of `EMBEDDED`; none has a test set of its own.
 
-    "digits" are images, uint8 (1797, 1, 8, 8); the others are tables, float32 and unscaled. "diabetes" is
-    regression.
+    "digits" are images, uint8 (1797, 1, 8, 8); the others are tables, float32 and unscaled. "diabetes" is regression.
     """
     bunch = _read_embedded(name_or_path, need("sklearn.datasets", "scikit-learn", "sklearn"))
     about, y = f"scikit-learn's {name_or_path}: {len(bunch.data)}", bunch.target.astype(np.int64)

@@ -1,9 +1,8 @@
 """Images that stay on disk: decoded when they are wanted, ahead of their use, in whatever order they are asked for.
 
-For data sets that do not fit into memory once decoded. Every image is decoded once beforehand, in a survey that the
-cache keeps: it finds broken images and differing sizes before a run starts, and has what exact channel statistics of
-any split take. Image files are read where they lie. Parquet shards are unpacked into the cache, still encoded: in a
-shuffled order every image would otherwise cost a whole row group. What is decoded ahead is bounded by `AHEAD` batches.
+Every image is decoded once beforehand, in a survey that the cache keeps: it finds broken images and differing sizes
+before a run starts, and has what exact channel statistics of any split take. Parquet shards are unpacked into the
+cache, still encoded: in a shuffled order every image would otherwise cost a whole row group.
 """
 
 from __future__ import annotations
@@ -20,41 +19,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, check_room, fingerprint, hashed
+from rcad.data import decoding
+from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, fingerprint, hashed
 from rcad.data.dataset import Dataset, Split
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
-from rcad.data.decoding import (
-    Decoding,
-    ImageFiles,
-    ImageSet,
-    Packed,
-    Reading,
-    Shape,
-    Source,
-    cut,
-    decode_splits,
-    first_shape,
-    in_one_shape,
-    run_all,
-)
+from rcad.data.decoding import Decoding, ImageFiles, ImageSet, Packed, Reading, Shape, Source
+from rcad.data.files import check_room
 from rcad.errors import InputError, memory
 
-AHEAD = 3
-"""Batches that are decoded before they are asked for."""
-CHUNK = 16
-"""Images that a thread, or its process, takes at a time."""
+AHEAD = 3  # batches that are decoded before they are asked for
+CHUNK = 16  # images that a thread, or its process, takes at a time
 Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Images (N, C, H, W), uint8, of which none is in memory.
+    """Images (N, C, H, W), uint8, of which none is in memory: `rows` of the encoded ones, in order.
 
-    Attributes:
-        image_shape: (C, H, W).
-        image_moments: of every encoded image the sums of the pixels by channel, and of their squares, int64 (2, N, C).
-        rows: which of the encoded images these are, in order. A share of them is a slice of the stream.
-        identity: changes when the files do.
+    `image_moments` are the sums of the pixels of every encoded image by channel, and of their squares, int64 (2, N, C).
+    `identity` changes when the files do.
     """
 
     encoded: ImageFiles | Packed
@@ -90,11 +73,7 @@ class Stream:
     def batches(
         self, indices: Iterable[Index], empty: Callable[[tuple[int, ...]], Pixels] | None = None
     ) -> Iterator[Pixels]:
-        """The images with these indices, batch by batch, decoded while those before are in use.
-
-        Args:
-            empty: makes the array that a batch is decoded into; asked once a batch, in the order of the batches.
-        """
+        """The images with these indices, batch by batch, decoded ahead into arrays that `empty` makes, in order."""
         decoders = shared_decoders(processes=len(self) >= WORTH_PROCESSES)
         coming: deque[tuple[Pixels, list[Future[None]]]] = deque()
 
@@ -123,31 +102,23 @@ class Stream:
 
 
 def read_images(
-    kind: str,
-    files: Sequence[Path],
-    root: Path,
-    find_images: Callable[[], ImageSet],
-    how: Reading,
-    **options: Any,
+    kind: str, files: Sequence[Path], root: Path, find_images: Callable[[], ImageSet], how: Reading, **options: Any
 ) -> Dataset:
     """The data set of images that were found: decoded into the cache, or a stream.
 
-    Args:
-        kind, options: of the reader, parts of the cache's key.
-        files: all that the images and labels depend on, below `root`.
-        find_images: not called where the images are in the cache.
+    `kind`, what the `files` below `root` hold and `options` are its key; cached, it needs no `find_images`.
     """
     stream = how.stream
     if stream is None:
         images = find_images()
-        shape = (3, how.size, how.size) if how.size else first_shape(images.sources["train"], how)
+        shape = (3, how.size, how.size) if how.size else decoding.first_shape(images.sources["train"], how)
         stream = sum(map(len, images.labels.values())) * math.prod(shape) > memory() / 2
     if stream:
         return _streamed(files, root, find_images(), how)
 
     def build(folder: Path) -> dict[str, Any]:
         images = find_images()
-        omissions = (*images.omissions, *decode_splits(folder, images, how))
+        omissions = (*images.omissions, *decoding.decode_splits(folder, images, how))
         return {"classes": images.classes, "note": "; ".join([images.note, *omissions]), "omissions": omissions}
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
@@ -181,18 +152,13 @@ def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading)
 
 
 def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict[int, str]]:
-    """Decode every image once.
-
-    Returns:
-        The shape (C, H, W) of all, where C is 1 if all are grey; the sums of the pixels of each image by channel, and
-        of their squares, int64 (2, N, C); and which images cannot be decoded, and why.
-    """
-    parts = cut(encoded)
+    """Decode every image once: the shape (C, H, W) of all, moments as `Stream` has them, what is wrong with some."""
+    parts = decoding.cut(encoded)
 
     def survey(shape: Shape) -> tuple[Shape, Index, dict[int, str]]:
         jobs = [(Decoding(part, shape, how.size, how.skip_bad),) for part in parts]
         moments, bad = np.zeros((2, len(encoded), shape[0]), np.int64), {}
-        for first, answers in run_all("measure", jobs, how):
+        for first, answers in decoding.run_all("measure", jobs, how):
             for place, image in enumerate(answers, first):
                 if isinstance(image, str):
                     bad[place] = image
@@ -200,7 +166,7 @@ def look(encoded: ImageFiles | Packed, how: Reading) -> tuple[Shape, Index, dict
                     moments[:, place] = image
         return shape, moments, bad
 
-    return in_one_shape(parts, how, survey)
+    return decoding.in_one_shape(parts, how, survey)
 
 
 def _encoded(

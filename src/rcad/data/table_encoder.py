@@ -1,7 +1,4 @@
-"""From the columns of a table to features: numbers and dates stay numbers, text becomes one-hot.
-
-The encoder takes no statistic but which levels there are, and how often; `TableFeatures` adds the scales.
-"""
+"""From the columns of a table to features: numbers and dates stay numbers, text becomes one-hot."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ from rcad.data.scaling import Standardizer, beyond_float64
 from rcad.data.table_files import UNNAMED, Numbers, Table, Text, number_of
 from rcad.errors import InputError, one_of, shaped
 
-UNKNOWN = "?"
-"""How the feature of a value is named that is missing, or that was not there when the encoder was fitted."""
+UNKNOWN = "?"  # how the feature of a value is named that is missing, or that was not there when the encoder was fitted
 LARGEST = float(np.finfo(np.float32).max)
 """What float32 holds; beyond it a finite number would turn into an infinite one."""
 Style = Literal["plain", "point", "comma", "date", "day first", "month first"]
@@ -37,10 +33,8 @@ EXAMPLES: Mapping[Style, str] = {
 
 # With so many different numbers for each word a column holds numbers, and the words are slips or stand for a gap.
 _MANY_NUMBERS = 20
-MOST_LEVELS = 100
-"""More different texts in a column are taken for a mistake, e.g. a typing error in a number."""
-# Fewer rows may be all different by chance.
-_FEW_ROWS = 10
+MOST_LEVELS = 100  # more different texts in a column are taken for a mistake, e.g. a typing error in a number
+_FEW_ROWS = 10  # fewer rows may be all different by chance
 _ID_NAME = re.compile(
     r"(?i:id|index|idx|row|uuid|guid|key|(?:row|record|sample)[ _-]?(?:id|nr|no)|.+[ _-]id)|.+Id|.+[a-z]ID"
 )
@@ -58,12 +52,9 @@ _TIME = re.compile(r"(?:[T ]+(\d\d?):(\d\d)(?::(\d\d(?:\.\d+)?))?)?(?:Z|([+-])(\
 
 @dataclass(frozen=True)
 class ColumnCode:
-    """How one column is encoded.
+    """How one column is encoded: as a number in a style, or by `levels`, the texts of a one-hot code.
 
-    Args:
-        levels: None for a number, else the texts of a one-hot code. None among them is a feature for what is missing or
-            unknown; without it that is all zeros.
-        style: how the numbers are written.
+    None among these is a feature for what is missing or unknown; without it that is all zeros.
     """
 
     name: str
@@ -72,7 +63,6 @@ class ColumnCode:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of its features."""
         if self.levels is None:
             return (self.name,)
         return tuple(f"{self.name}={UNKNOWN if level is None else level}" for level in self.levels)
@@ -80,25 +70,17 @@ class ColumnCode:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """The encoding of a table's feature columns, frozen so that a new file is encoded like the first.
-
-    Args:
-        left_out: columns that name the rows, and why they are taken to.
-    """
+    """The encoding of a table's features; `left_out` are columns that name the rows, and why they are taken to."""
 
     codes: tuple[ColumnCode, ...]
     left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def fit(cls, table: Table, columns: Sequence[int]) -> TableEncoder:
-        """Choose an encoding for each of `columns`.
+        """Choose an encoding for each of `columns`, positions in a table of all rows; those that name rows are left
+        out.
 
-        A column is numeric when all its values are numbers or dates, in one way of writing them. A column that names
-        its rows is left out. Levels are sorted, so that the order of the rows does not matter.
-
-        Args:
-            table: all rows; only which levels exist is taken from them.
-            columns: positions of the features in the table.
+        A column is numeric when all its values are numbers or dates, in one way of writing them. Levels are sorted.
         """
         codes, left_out = [], []
         for j in columns:
@@ -113,18 +95,10 @@ class TableEncoder:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The names of the D features."""
         return tuple(name for code in self.codes for name in code.features)
 
     def transform(self, table: Table, largest: float = LARGEST) -> Numbers:
-        """Encode a table that has the encoder's columns by name, in any order.
-
-        Args:
-            largest: the size up to which numbers are taken for finite.
-
-        Returns:
-            (N, D): numbers with NaN for missing, and 0 or 1 for levels.
-        """
+        """(N, D) of a table with these columns by name: numbers up to `largest`, NaN for missing, 0 or 1 for levels."""
         parts, places = [], {name: j for j, name in enumerate(table.names)}
         for code in self.codes:
             if code.name not in places:
@@ -137,7 +111,6 @@ class TableEncoder:
         return np.hstack(parts) if parts else np.empty((len(table), 0))
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return asdict(self)
 
     @classmethod
@@ -159,11 +132,9 @@ class TableFeatures:
     scales: Standardizer
 
     def transform(self, table: Table, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
-        """(N, D) features without gaps."""
         return self.scales.transform(self.encoder.transform(table, np.inf), dtype)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
         return asdict(self)
 
     @classmethod

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-import importlib.util
 import io
 import re
 from collections import Counter
@@ -32,23 +32,22 @@ _DELIMITERS = (",", "\t", ";", "|")
 
 
 class Text:
-    """A column of text: a list with None for missing, or an Arrow array that is looked at only as far as needed."""
+    """A column of text, None for missing; written in a file, spaces around it do not count and `MISSING` are gaps."""
 
-    def __init__(self, values: Any) -> None:
-        self._values = values
+    def __init__(self, values: Sequence[str | None], *, as_written: bool = False) -> None:
+        self._values, self._as_written = values, as_written
 
     @cached_property
     def coded(self) -> tuple[list[str], npt.NDArray[np.int64]]:
         """The distinct texts in order of appearance, and for each row the index of its text; -1 for missing."""
-        if isinstance(self._values, list):
-            places: dict[str, int] = {}
-            codes = [-1 if v is None else places.setdefault(v, len(places)) for v in self._values]
-            return list(places), np.asarray(codes, dtype=np.int64)
-        encoded = self._values.dictionary_encode()
-        levels: dict[str, int] = {}
-        texts = (text.strip() for text in encoded.dictionary.to_pylist())
-        place = [-1 if text.lower() in MISSING else levels.setdefault(text, len(levels)) for text in texts]
-        return list(levels), np.asarray(place, dtype=np.int64)[encoded.indices.to_numpy()]
+        places: dict[str, int] = {}
+        codes: dict[str | None, int] = {None: -1}
+        for value in dict.fromkeys(self._values):
+            if value is not None:
+                text = value.strip() if self._as_written else value
+                missing = self._as_written and text.lower() in MISSING
+                codes[value] = -1 if missing else places.setdefault(text, len(places))
+        return list(places), np.asarray([codes[value] for value in self._values], dtype=np.int64)
 
     @property
     def levels(self) -> list[str]:
@@ -69,31 +68,19 @@ class Text:
     @cached_property
     def numbers(self) -> Numbers | None:
         """The column as numbers, NaN for missing; None unless every text is a number."""
-        if not isinstance(self._values, list):
-            try:
-                cast: Numbers = self._values.cast("float64").to_numpy(zero_copy_only=False)
-            except ValueError:  # spaces, gaps, words: one text after the other
-                pass
-            else:
-                if not np.isnan(cast).any():
-                    return cast
+        with contextlib.suppress(TypeError, ValueError):  # gaps or words: one distinct text after the other
+            if "_" not in "".join(self._values):  # type: ignore[arg-type]
+                return np.asarray(list(map(float, self._values)))  # type: ignore[arg-type]
         values = [number_of(level) for level in self.levels]
         return None if None in values else np.asarray([*values, np.nan], dtype=np.float64)[self.codes]
 
 
-Column = Numbers | Text
-"""Numbers with NaN for missing, or text."""
+Column = Numbers | Text  # numbers with NaN for missing, or text
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length.
-
-    Args:
-        path: what an error calls it.
-        length: the number of rows.
-        line: the place of a row in the file, e.g. "line 7"; slow, since only an error asks.
-    """
+    """Columns of equal length; `line` gives the place of a row in the file, for an error message."""
 
     path: Path
     names: tuple[str, ...]
@@ -123,11 +110,7 @@ def number_of(text: str) -> float | None:
 
 
 def read_table(path: Path, *, least: int = 2) -> Table:
-    """Read a table from any of `SUFFIXES`; the first line of a text file holds the names of its columns.
-
-    Args:
-        least: how many rows there must be.
-    """
+    """Read a table of `least` rows or more from any of `SUFFIXES`; the first line of a text file names its columns."""
     if not path.is_file():
         raise InputError(f"expected a table, but found no file at {path}; check the path")
     suffix = path.suffix.lower()
@@ -209,23 +192,18 @@ def _read_text(path: Path) -> Table:
         raise InputError(
             f"expected UTF-8 text in {path}, but got byte 0x{raw[error.start]:02x} in line {place}; save it as UTF-8"
         ) from None
-    if not text.strip():
+    lines = _rows(text, "\t" if path.suffix.lower() == ".tsv" else _sniff(text), path)
+    first, header = next(lines, (0, []))
+    if not header:
         raise InputError(f"expected a table in {path}, but the file is empty")
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else _sniff(text)
-    first, names = next(_rows(text, delimiter, path))
+    names = [cell.strip() for cell in header]
     if not names[0]:  # an index: pandas writes no name for it, and reads it under the first of these that is free
         names[0] = next(name for k in count() if (name := f"Unnamed: 0.{k}".removesuffix(".0")) not in names)
     if all(number_of(name) is not None for name in names):
         raise InputError(f"expected column names in line {first} of {path}, but got numbers; add a line of names")
-    arrays = _fast_columns(raw, text, delimiter, len(names))
-    columns = [array.slice(1) for array in arrays] if arrays else _slow_columns(text, delimiter, path)
-
-    def line(row: int) -> str:
-        place = next(number for k, (number, _) in enumerate(_rows(text, delimiter, path)) if k == row + 1)
-        return f"line {place}"
-
-    length = len(columns[0]) if columns else 0
-    return Table(path, tuple(names), tuple(map(Text, columns)), length, line)
+    rows = list(lines)
+    columns = (Text(column, as_written=True) for column in zip(*(cells for _, cells in rows), strict=True))
+    return Table(path, tuple(names), tuple(columns), len(rows), lambda row: f"line {rows[row][0]}")
 
 
 def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -236,56 +214,15 @@ def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str
         for row in reader:
             # A quoted field may span lines: a row stands where it begins.
             line, before = before + 1, reader.line_num
-            cells = [cell.strip() for cell in row]
-            if any(cells):
-                if width and len(cells) != width:
+            if any(map(str.strip, row)):
+                if width and len(row) != width:
                     raise InputError(
-                        f"expected {width} columns in line {line} of {path}, but got {len(cells)}; correct that line"
+                        f"expected {width} columns in line {line} of {path}, but got {len(row)}; correct that line"
                     )
-                width = len(cells)
-                yield line, cells
+                width = len(row)
+                yield line, row
     except csv.Error as error:
         raise InputError(f"expected line {reader.line_num} of {path} to be a row, but got: {error}") from None
-
-
-def _slow_columns(text: str, delimiter: str, path: Path) -> list[list[str | None]]:
-    rows = [cells for _, cells in _rows(text, delimiter, path)][1:]
-    return [[None if cell.lower() in MISSING else cell for cell in column] for column in zip(*rows, strict=True)]
-
-
-def _fast_columns(raw: bytes, text: str, delimiter: str, width: int) -> list[Any] | None:
-    """What `_rows` reads, as Arrow arrays of text; None where Arrow is missing or might read it otherwise."""
-    cut = re.escape(delimiter)
-    odd = rf'(?:^|[{cut}\n\r]) +"|[^{cut}\n\r"]"[^{cut}\n\r"]'  # spaces before a quote; a quote inside a field
-    if importlib.util.find_spec("pyarrow") is None or "\0" in text or ('"' in text and re.search(odd, text)):
-        return None
-    import pyarrow as pa
-    import pyarrow.compute as pc
-    from pyarrow import csv as arrow_csv
-
-    names = [f"x{j}" for j in range(width)]
-    strings = dict.fromkeys(names, pa.string())
-    try:
-        table = arrow_csv.read_csv(
-            io.BytesIO(raw.removeprefix(b"\xef\xbb\xbf")),
-            arrow_csv.ReadOptions(column_names=names, block_size=64 << 20),
-            arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            arrow_csv.ConvertOptions(column_types=strings, strings_can_be_null=False),
-        ).combine_chunks()
-    except pa.ArrowException:
-        return None
-    if any(column.num_chunks != 1 for column in table.columns):  # more text than one array can hold
-        return None
-    columns = [column.chunk(0) for column in table.columns]
-    blank = pc.equal(pc.utf8_trim_whitespace(columns[0]), "")
-    for column in columns[1:]:
-        if not pc.any(blank).as_py():
-            break
-        blank = pc.and_(blank, pc.equal(pc.utf8_trim_whitespace(column), ""))
-    if pc.any(blank).as_py():
-        columns = [column.filter(pc.invert(blank)) for column in columns]
-    longest = max(pc.max(pc.utf8_length(column)).as_py() or 0 for column in columns)
-    return columns if longest <= csv.field_size_limit() else None
 
 
 def _sniff(text: str) -> str:
@@ -328,8 +265,7 @@ def _arrow_column(pa: Any, path: Path, name: str, column: Any) -> Column:
         days = np.asarray(column.cast(pa.timestamp("us")).to_numpy(), dtype="datetime64[us]").astype(np.int64)
         return np.where(column.is_null().to_numpy(), np.nan, days / 86_400e6)  # days since 1970, as in text files
     if types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind):
-        texts = (None if v is None else str(v).strip() for v in column.to_pylist())
-        return Text([None if t is None or t.lower() in MISSING else t for t in texts])
+        return Text([None if v is None else str(v) for v in column.to_pylist()], as_written=True)
     raise InputError(
         f"expected numbers or text in column {name!r} of {path}, but got {kind}; write the file without it"
     )

@@ -10,31 +10,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from rcad.data import table_encoder
 from rcad.data.dataset import Dataset, Split, Task, check_several
 from rcad.data.scaling import compact
-from rcad.data.table_encoder import (
-    DATES,
-    Style,
-    TableEncoder,
-    as_text,
-    check_numbers,
-    date_reading,
-    numbers,
-    row_numbers,
-    style_of,
-)
+from rcad.data.table_encoder import DATES, Style, TableEncoder, as_text, numbers, style_of
 from rcad.data.table_files import Table, Text, join_tables, read_table, split_tables
 from rcad.errors import InputError, expanded, one_of
 
 AnyTask = Literal["auto", "classification", "regression"]
-
-MOST_INTEGER_CLASSES = 20
-"""A target of whole numbers with at most this many values is taken for classes."""
-
+MOST_INTEGER_CLASSES = 20  # a target of whole numbers with at most this many values is taken for classes
 # Beyond 2^53 a float64 no longer tells neighbouring whole numbers apart: such a target is an identifier.
 _LARGEST_TARGET = 2.0**53
-
-
 DAYS = "days since 1970-01-01"
 
 
@@ -56,13 +42,12 @@ def load(
         name_or_path: a file; or a folder with train.csv (or .tsv, .parquet) and perhaps test.csv, in shards or whole.
         target: the column to predict, by name or position (negative from the end).
         task: "auto" takes text and few whole numbers for classes; the data set's note says what was taken.
-        drop: columns to leave out.
         skip_bad: leave out the rows without a target; the note counts them.
 
     Returns:
-        x float32 (N, D), float64 where that would blur a column: numbers with NaN for missing, dates as days since
-        1970; for each level of a categorical column a feature of 0 or 1, and one more for missing or unknown. y int64
-        labels in the order of `classes`, or regression targets like x. `encoder` encodes new rows alike.
+        x (N, D): numbers with NaN for missing, dates as days since 1970; for each level of a categorical column a
+        feature
+        of 0 or 1, and one more for missing or unknown. y: labels in the order of `classes`, or real targets.
     """
     one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)
@@ -86,11 +71,15 @@ def load(
     if not encoder.codes:
         hint = _lists_images(table.path) or "".join(f"; {sentence}" for sentence in omissions)
         raise InputError(f"expected a feature column beside {target_name!r} in {table.path}, but got none{hint}")
-    omissions += [sentence for code in encoder.codes if (sentence := row_numbers(table, code)) is not None]
+    omissions += [
+        sentence for code in encoder.codes if (sentence := table_encoder.row_numbers(table, code)) is not None
+    ]
     chosen, style, why = _choose_task(table, t, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {table.names.index(code.name): code.style for code in encoder.codes} | ({t: style} if unit else {})
-    omissions += [sentence for j, style in styles.items() if (sentence := date_reading(table, j, style)) is not None]
+    omissions += [
+        sentence for j, style in styles.items() if (sentence := table_encoder.date_reading(table, j, style)) is not None
+    ]
     if unit:
         omissions.append(f"{target_name!r}, the target, holds dates: its numbers are {unit}")
     if skipped:
@@ -189,7 +178,7 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]
     if task != "auto":
         return task, style or "plain", f"{task} as told"
     if style is None:
-        check_numbers(table, t)
+        table_encoder.check_numbers(table, t)
         return "classification", "plain", "classification, since the target is text (--task to change)"
     distinct = np.unique(numbers(table, t, style))
     few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))

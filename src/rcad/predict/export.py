@@ -17,21 +17,16 @@ from torch import Tensor, nn
 from rcad.data.files import reason
 from rcad.errors import InputError, need, one_of
 from rcad.loss.model_calls import logits_of
-from rcad.predict.inputs import ImageInputs, TableInputs
-from rcad.predict.predictor import Array, Predictor, answer
+from rcad.predict.predictor import Array, ImageInputs, Predictor, TableInputs, answer
 from rcad.runs.files import replacing
 
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
-TOLERANCE = 1e-3
-"""How far outputs may be apart: in probability, or in deviations of the target."""
+TOLERANCE = 1e-3  # how far outputs may be apart: in probability, or in deviations of the target
 EXTRA = "onnx"
 
 
 class Whole(nn.Module):
-    """From pixels in [0, 1], or a table's columns with NaN for missing, to what `Predictor.answers` gives, in float32.
-
-    What `Standardizer` does to a table is done here in tensors.
-    """
+    """From pixels in [0, 1], or columns with NaN for missing, to what `Predictor.answers` gives, in float32."""
 
     median: Tensor
     mean: Tensor

@@ -15,14 +15,7 @@ _NAMES = {bool: "true or false", int: "a whole number", float: "a finite number"
 
 
 class FieldType(NamedTuple):
-    """The type of a field.
-
-    Args:
-        base: bool, int, float or str; of the items where `many`.
-        optional: None is allowed.
-        many: a tuple of `base`.
-        choices: the texts allowed; () for all.
-    """
+    """The type of a field: bool, int, float or str; `many` of them, None as well, or one of some texts."""
 
     base: type
     optional: bool = False
@@ -35,11 +28,7 @@ class FieldType(NamedTuple):
 
 
 def coerce(name: str, kind: FieldType, value: Any) -> Any:
-    """`value` as the field keeps it: an int becomes a float where a float is kept, a list a tuple.
-
-    Args:
-        name: the dotted key, for the message.
-    """
+    """`value` as the field of this dotted name keeps it: an int becomes a float where one is kept, a list a tuple."""
     if value is None and kind.optional:
         return None
     if kind.many and isinstance(value, list | tuple):
@@ -67,8 +56,6 @@ def _kind(hint: Any) -> FieldType:
         return _kind(get_args(hint)[0])._replace(many=True)
     if get_origin(hint) is Literal:
         return FieldType(str, choices=get_args(hint))
-    if hint not in _NAMES:
-        raise TypeError(f"expected a config field of bool, int, float or str, but got {hint!r}")
     return FieldType(hint)
 
 
@@ -76,17 +63,13 @@ MAX_SEED = 2**63 - 1
 
 
 class Section(Value):
-    """Base of a config's parts: every field is brought to its annotated type, then checked.
-
-    Attributes:
-        title: its name in a config.
-        kinds: the types of its fields, in order.
-    """
+    """Base of a config's parts: every field is brought to its annotated type, of `kinds`, then checked."""
 
     title: ClassVar[str]
     kinds: ClassVar[Mapping[str, FieldType]]
 
     def __init_subclass__(cls) -> None:
+        cls.title = cls.__name__.removesuffix("Config").lower()
         cls.kinds = {
             name: _kind(hint) for name, hint in get_type_hints(cls).items() if get_origin(hint) is not ClassVar
         }
@@ -127,7 +110,6 @@ class DataConfig(Section):
         test_fraction: fraction set aside for the test, where the data has no test set of its own; 0 for none, for a
             final model that is not measured.
         size: side in pixels that images are brought to; None keeps theirs.
-        drop: columns of a table that are left out.
         skip_bad: leave out broken images and rows without a target, instead of refusing the data.
         labels: a table of the images in one folder and their classes; None where folders name the classes.
         file_column, label_column: its columns of file names and of classes; None finds them.
@@ -135,7 +117,6 @@ class DataConfig(Section):
             includes the choice of examples. The released program has one subset for all runs.
     """
 
-    title: ClassVar[str] = "data"
     name: str
     target: str | None = None
     task: Literal["auto", "classification", "regression"] = "auto"
@@ -164,7 +145,6 @@ class ModelConfig(Section):
 
     Args:
         name: "auto" takes one that fits the data.
-        norm: of a convnet.
         width: base number of channels of a convnet.
         hidden: units of the hidden layers of an MLP.
         dropout: probability in [0, 1).
@@ -172,7 +152,6 @@ class ModelConfig(Section):
             those that timm fetches.
     """
 
-    title: ClassVar[str] = "model"
     name: str = "auto"
     norm: Literal["batch", "group", "none"] | None = None
     width: int | None = None
@@ -199,7 +178,6 @@ class OptimConfig(Section):
         warmup: epochs of linear warm-up.
     """
 
-    title: ClassVar[str] = "optim"
     name: Literal["sgd", "adamw"] = "sgd"
     lr: float
     momentum: float = 0.9
@@ -234,17 +212,13 @@ class TrainConfig(Section):
 
     Args:
         epochs: how often all examples are seen; 0 measures the weights that the model starts from.
-        batch_size: examples a batch.
         accumulate: batches a step of the optimizer.
         precision: of the forward passes; weights stay fp32.
         ema: decay of an exponential moving average of the weights, in (0, 1); None for none.
         selection: the epoch whose weights are kept: the best on the held-out split, or the last.
         patience: stop after so many epochs without a better validation score.
-        deterministic: only deterministic kernels.
-        channels_last: memory format of images.
     """
 
-    title: ClassVar[str] = "train"
     epochs: int
     batch_size: int
     accumulate: int = 1
@@ -267,8 +241,7 @@ class RunConfig(Value):
     """Everything a run's result depends on.
 
     Args:
-        method: rows of (name, parameters), e.g. (("rcad", (("alpha", 0.5), ("lam", 0.02))),). Names and parameters
-            are checked by the engine, which knows the methods.
+        method: rows of (name, parameters), e.g. (("rcad", (("alpha", 0.5), ("lam", 0.02))),); the engine checks them.
         seed: of the weights, the batches, the augmentation and the splits; in [0, 2**63).
     """
 
@@ -312,14 +285,6 @@ class RunConfig(Value):
 
 
 SECTIONS: Mapping[str, type[Section]] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "optim": OptimConfig,
-    "train": TrainConfig,
+    section.title: section for section in (DataConfig, ModelConfig, OptimConfig, TrainConfig)
 }
-KEYS: tuple[str, ...] = (
-    "seed",
-    "method",
-    *(f"{title}.{name}" for title, section in SECTIONS.items() for name in section.kinds),
-)
-"""Every dotted key of a config."""
+KEYS = ("seed", "method", *(f"{title}.{name}" for title, section in SECTIONS.items() for name in section.kinds))

@@ -13,8 +13,7 @@ from rcad.runs.config import KEYS, SECTIONS, FieldType, RunConfig
 from rcad.runs.plain import from_plain, to_plain
 from rcad.runs.recipes import RECIPES
 
-SUBSET_2K, SUBSET_10K = 2_000, 10_000
-"""Up to these sizes the paper's batches are smaller."""
+SUBSET_2K, SUBSET_10K = 2_000, 10_000  # up to these sizes the paper's batches are smaller
 BENCHMARKS = {"cifar10": "paper", "cifar100": "paper", "tiny-imagenet": "paper", "svhn": "paper-svhn"}
 
 
@@ -42,10 +41,8 @@ def configure(
 
     Args:
         data: a name such as "cifar100[:2000]", or fields of DataConfig.
-        method: rows of (name, parameters).
         recipe: a key of RECIPES, with its own values of a method's parameters; by default the one that suits the data,
             without them.
-        epochs: instead of the recipe's.
         settings: "train.batch_size=64" and the like, applied last.
         methods: the parameters of every method and their defaults, for settings such as "method.alpha=1".
         leave: parameters of methods that stay open where none is given.
@@ -65,11 +62,8 @@ _BOOLS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | None = None) -> RunConfig:
     """The config with `settings` applied in order, checked once at the end.
 
-    Args:
-        settings: "train.epochs=5", "optim.milestones=10,20" or "[10,20]", "train.ema=none", "method=mixup+rcad",
-            "method.alpha=0.7" (the last row that has the parameter), "method.rcad.alpha=0.7".
-        methods: the parameters of every method. Without it a parameter that no row holds goes to the last row,
-            and the engine judges it.
+    Settings are "train.epochs=5", "optim.milestones=10,20" or "[10,20]", "train.ema=none", "method=mixup+rcad",
+    "method.alpha=0.7" (the last row that has the parameter, or of `methods` might), "method.rcad.alpha=0.7".
     """
     plain = to_plain(config)
     for setting in settings:
@@ -87,10 +81,7 @@ def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | 
 
 
 def _parsed(kind: FieldType, text: str) -> Any:
-    """The text as a value of `kind`; a text that is none stays one, and the config refuses it by name.
-
-    For an optional field "none" or nothing is None, unless "none" is a choice.
-    """
+    """The text as a value of `kind`; a text that is none stays one, and the config refuses it by name."""
     text = text.strip()
     if kind.optional and (not text or (text.lower() == "none" and "none" not in kind.choices)):
         return None

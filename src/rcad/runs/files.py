@@ -4,8 +4,7 @@ A record is a JSON object that says what `kind` it is and by which `schema` it w
 `Kind`, once, at the border: behind it there are typed values.
 
 A file can tell whether it is what was written: an object carries the sha256 of its other members, a file of tensors in
-its header that of all its bytes, with zeros where the sum itself stands. Older files have no sum, and are taken as they
-are.
+its header that of all its bytes, with zeros where the sum itself stands. Older files have no sum.
 """
 
 from __future__ import annotations
@@ -30,30 +29,20 @@ from typing import Any, BinaryIO, Generic, TypeVar
 from rcad.errors import InputError, shown
 
 T = TypeVar("T")
-SUM = "sha256"
-"""The key under which an object in a file holds the checksum of its other members."""
-STAMP = ("kind", "schema", SUM)
-"""Keys of a record's file that are not the record's own."""
-
+SUM = "sha256"  # the key under which an object in a file holds the checksum of its other members
+STAMP = ("kind", "schema", SUM)  # keys of a record's file that are not the record's own
 KEY = "checkpoint"
 """The key of a header under which JSON holds the checksum, the version and what goes with the tensors."""
-NO_SUM = "0" * 64
-"""Stands in the header until the sum is known."""
+NO_SUM = "0" * 64  # stands in the header until the sum is known
 _SUM_IN_HEADER = re.compile(rb'\{\\"sha256\\": \\"([0-9a-f]{64})\\"')
 _LONGEST_HEADER = 100_000_000
 _PART = 1 << 20
-
-_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")
-"""Names that `replacing` makes, and nobody else."""
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{12}\.partial")  # names that `replacing` makes, and nobody else
 
 
 @contextlib.contextmanager
 def expecting(path: Path, expected: str) -> Iterator[None]:
-    """Turns an OSError inside into one line: what `path` was expected to be, why it is not, and what to do.
-
-    Args:
-        expected: a few words, with what to do about it behind "; ".
-    """
+    """Turns an OSError inside into one line: what `path` was expected to be, why it is not, what to do about it."""
     try:
         yield
     except OSError as error:
@@ -68,13 +57,7 @@ def denied(error: InputError) -> bool:
 
 
 class DamagedError(InputError):
-    """A file that is not what was written.
-
-    Args:
-        path: the file.
-        words: what was expected of it, and what came.
-        remedy: what heals it.
-    """
+    """A file that is not what was written: in words, and what heals it."""
 
     def __init__(self, path: Path, words: str, remedy: str) -> None:
         super().__init__(f"{words}; {remedy}")
@@ -87,8 +70,7 @@ class OtherVersionError(InputError):
 
 WRITABLE = "writable; check the folder and the disk"
 READABLE = "a readable file"
-LARGEST = 256 << 20
-"""Bytes of a text that is read: /dev/zero has no end."""
+LARGEST = 256 << 20  # bytes of a text that is read: /dev/zero has no end
 FOLDER = "a folder that can be written; choose another"
 
 
@@ -109,7 +91,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8, atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
@@ -177,10 +158,8 @@ def _abandoned(path: Path) -> bool:
         return time.time() - path.stat().st_mtime > 86_400
     try:
         os.kill(int(token[3:9], 16), 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False  # another user's
+    except OSError as error:  # where it is not another user's
+        return isinstance(error, ProcessLookupError)
     return False
 
 
@@ -225,10 +204,7 @@ def sealed(plain: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(plain: Any) -> Any:
-    """The object without its sum, which must be that of the rest. One without, from before there were sums, is taken.
-
-    Written again by another program, with other spaces or line ends, it is the same object.
-    """
+    """The object without its sum, which must be that of the rest; one from before there were sums is taken."""
     if not isinstance(plain, dict) or SUM not in plain:
         return plain
     bare = {key: value for key, value in plain.items() if key != SUM}
@@ -238,7 +214,6 @@ def unsealed(plain: Any) -> Any:
 
 
 def write_sealed(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write an object with its sum, atomically."""
     write_text(path, dumps(sealed(plain), indent=1) + "\n")
 
 
@@ -253,11 +228,7 @@ def seal_tensors(path: Path) -> None:
 
 
 def check_tensors(path: Path) -> None:
-    """Checks that every byte of a file of tensors is the one that was written; of an older one, its length.
-
-    Raises:
-        ValueError: says what is wrong.
-    """
+    """Raises a ValueError unless each byte of a file of tensors is as it was written; of an older one, its length."""
     with path.open("rb") as file:
         header, seal = _read_header(file)
         if seal is None:
@@ -334,10 +305,8 @@ def _whole(text: str) -> int:
 class Kind(Generic[T]):
     """A kind of record, and how a file of it becomes a value.
 
-    Args:
-        name: what its files say under `kind`; those of schema 1 may say nothing, where their reader knows.
-        schema: the newest, which is written; older ones are read too.
-        build: from the object without `kind`, and from its schema, to the value; raises an InputError.
+    Its files say `name` under `kind`, but for some of schema 1; `schema` is the newest, which is written. `build` takes
+    the object without these, and its schema, and raises an InputError.
     """
 
     name: str
@@ -345,7 +314,6 @@ class Kind(Generic[T]):
     build: Callable[[dict[str, Any], int], T]
 
     def stamp(self, plain: Mapping[str, Any]) -> dict[str, Any]:
-        """The object as a file holds it."""
         return {"kind": self.name, "schema": self.schema, **plain}
 
     def read(self, path: Path, source: str = "") -> T:

@@ -1,7 +1,4 @@
-"""One process at a time on one run. The lock dies with its process, so a killed one leaves nothing to clean up.
-
-filelock, which torch brings, holds it: by the system where that has locks, else by a file that names its owner.
-"""
+"""One process at a time on one run: a lock of filelock, which torch brings, that dies with its process."""
 
 from __future__ import annotations
 
@@ -19,32 +16,21 @@ from rcad.runs.files import WRITABLE, expecting
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-PATIENCE_S = 0.5
-"""A glance at a lock (`is_locked`) holds it for an instant; whoever wants it waits that out."""
+PATIENCE_S = 0.5  # a glance at a lock (`is_locked`) holds it for an instant; whoever wants it waits that out
 _POLL_S = 0.02
 _NO_LOCKS_HERE = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK)
 
 
 class BusyError(InputError):
-    """Another process works on the run.
-
-    Args:
-        run: its id.
-        owner: the process, in words.
-    """
+    """Another process, `owner` in words, works on the run."""
 
     def __init__(self, run: str, owner: str) -> None:
         super().__init__(f"expected run {run} to be free, but {owner} is working on it; wait for it or stop it")
         self.run, self.owner = run, owner
 
 
-class RunLock:
-    """The lock of one run, held from construction until `release` or the end of the process.
-
-    Args:
-        path: the lock file; its folder must exist.
-        run: the run's name in the message to a second process.
-    """
+class RunLock(contextlib.AbstractContextManager["RunLock"]):
+    """The lock of one run, held from construction until `release` or the end of the process; its folder must exist."""
 
     def __init__(self, path: Path, run: str) -> None:
         self.path, self.run = path, run
@@ -71,9 +57,6 @@ class RunLock:
                 _neighbour(self.path, "owner").unlink()
             lock.release()
 
-    def __enter__(self) -> RunLock:
-        return self
-
     def __exit__(self, *error: object) -> None:
         self.release()
 
@@ -82,7 +65,6 @@ _held: dict[Path, RunLock] = {}
 
 
 def held_here(path: Path) -> bool:
-    """Whether this process holds the lock."""
     return path.resolve() in _held
 
 

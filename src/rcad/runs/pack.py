@@ -2,11 +2,12 @@
 
 The first line is a header with a checksum of all that follows; then comes one line per run, by id: its record, whole
 but for the epochs, and the evaluations that lie beside it. Of the epochs at most 50 stay, with training loss and
-validation NLL in seven digits. Weights and logs stay behind. The same runs give the same bytes.
+validation NLL in seven digits. Weights and logs stay behind. The same runs give the same bytes; `export` makes tables.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import hashlib
 import io
@@ -20,43 +21,36 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rcad.errors import InputError, shown
-from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing, set_aside
+from rcad.errors import InputError, need, shown
+from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing, set_aside, write_text
 from rcad.runs.record import RunRecord
 
 SUFFIX = ".jsonl.gz"
 KIND, SCHEMA = "rcad runs", 1
-POINTS = 50
-"""Epochs of a run that are kept."""
-CURVES = ("epoch", "loss", "val_nll")
-"""What is kept of an epoch."""
-LARGEST = 1_000_000
-"""Bytes of a file that may be committed."""
-LARGEST_TEXT = 64 * 1024 * 1024
-"""Bytes that a file may hold once it is unzipped: far more than 1 MB of ours ever does."""
+POINTS = 50  # epochs of a run that are kept
+CURVES = ("epoch", "loss", "val_nll")  # what is kept of an epoch
+LARGEST = 1_000_000  # bytes of a file that may be committed
+LARGEST_TEXT = 64 * 1024 * 1024  # bytes that a file may hold once it is unzipped: far more than 1 MB of ours ever does
 DIGITS = 7
 _FILE = re.compile(r"[A-Za-z0-9_-]+\.json")
+FORMATS = (".csv", ".parquet", ".json")
+_FIRST = ("id", "data", "model", "method", "seed", "status", "epochs")
+_LAST = ("message", "device", "peak_memory_bytes", "commit", "started", "finished")
 
 
 @dataclass(frozen=True)
 class PackedRun:
-    """A finished run without its folder.
-
-    Args:
-        evaluations: what `rcad evaluate` wrote beside the run, by file name.
-    """
+    """A finished run without its folder; `evaluations` are what `rcad evaluate` wrote beside it, by file name."""
 
     record: RunRecord
     evaluations: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def is_pack(path: Path) -> bool:
-    """Whether the name is that of a pack."""
     return path.name.endswith(SUFFIX)
 
 
 def packs_in(folder: Path) -> list[Path]:
-    """The packs that lie in a folder, by name."""
     return sorted(folder.glob(f"*{SUFFIX}"))
 
 
@@ -155,7 +149,6 @@ def _read(path: Path, modified: int, size: int) -> Mapping[str, PackedRun]:
 
 
 def _lines(path: Path) -> tuple[dict[str, Any], Sequence[str]]:
-    """The header, checked, and the lines below it."""
     try:
         with gzip.open(path) as file:
             content = file.read(LARGEST_TEXT + 1)
@@ -197,8 +190,50 @@ def _packed(plain: Any, source: str) -> PackedRun:
 
 
 def broken_pack(path: Path, reason: str) -> InputError:
-    """What is said of a pack that cannot be read."""
     again = f"rcad runs pack DIR --out {shlex.quote(str(path))} --force"
     return InputError(
         f"expected {path} to be a pack of runs, but got {reason}; restore it, or pack the runs again: {again}"
     )
+
+
+def export(records: Sequence[RunRecord], path: Path) -> None:
+    """Write the records to a .csv, .parquet (flat rows) or .json (whole records) file, atomically."""
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise InputError(f"expected a file that ends in {', '.join(FORMATS)}, but got {str(path)!r}; rename it")
+    if suffix == ".json":
+        write_text(path, dumps([record.to_dict() for record in records], indent=1) + "\n")
+        return
+    rows = [_flat(record) for record in records]
+    own = dict.fromkeys(name for row in rows for name in row if name not in _FIRST + _LAST)
+    names = [*_FIRST, *own, *_LAST]
+    with replacing(path) as temporary:
+        if suffix == ".csv":
+            with temporary.open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, names, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+        else:
+            arrow, parquet = need("pyarrow", "pyarrow"), need("pyarrow.parquet", "pyarrow")
+            columns = {name: arrow.array(_uniform([row.get(name) for row in rows])) for name in names}
+            parquet.write_table(arrow.table(columns), temporary)
+
+
+def _flat(record: RunRecord) -> dict[str, Any]:
+    """A row without the columns that this run has no value for."""
+    plain = record.to_dict()
+    parts = {name: plain[name] for name in ("metrics", "timings")}
+    parts |= {title: section for title, section in plain["config"].items() if isinstance(section, dict)}
+    parts["split"] = {name: split["sha256"] for name, split in plain["splits"].items()}
+    parts["version"] = plain["versions"]
+    row = {name: record.summary()[name] for name in _FIRST}
+    for title, part in parts.items():
+        for key, value in part.items():
+            row[f"{title}.{key}"] = " ".join(map(str, value)) if isinstance(value, list) else value
+    return row | {name: plain[name] for name in _LAST}
+
+
+def _uniform(values: list[Any]) -> list[Any]:
+    """A column of one type: ints beside floats become floats."""
+    mixed = {type(value) for value in values if value is not None} == {int, float}
+    return [float(value) if mixed and type(value) is int else value for value in values]

@@ -1,9 +1,7 @@
 """A config as plain data and as TOML, and the id that names its run.
 
-The canonical form leaves out every field that has its default, and every section that is then empty: a field added
-later, with a default, changes no id. The price: a released default is never changed (a test pins the ids).
-
-In TOML None is left out of a section; in a method's row, where that means the default, it is "none".
+The canonical form leaves out every field that has its default: a field added later, with a default, changes no id. The
+price: a released default is never changed. In TOML None is left out; in a method's row it is "none".
 """
 
 from __future__ import annotations
@@ -36,13 +34,7 @@ def to_plain(config: RunConfig) -> dict[str, Any]:
 
 
 def from_plain(plain: Any, *, source: str | None = None) -> RunConfig:
-    """The config that `to_plain` wrote, or the fields a user wrote on top of a recipe.
-
-    Args:
-        plain: sections by name; may name a "recipe" whose values stand where it gives none. "none" undoes an
-            optional number or list.
-        source: the file it came from, for messages.
-    """
+    """The config that `to_plain` wrote, or the fields of a file on top of a "recipe"; "none" undoes its values."""
     try:
         return _build(_with_recipe(plain))
     except InputError as error:
@@ -107,18 +99,17 @@ def _build(plain: Mapping[str, Any]) -> RunConfig:
     for key in ("data", "method", "optim", "train"):
         if key not in plain:
             raise InputError(f"expected {key} to be given, but it is missing; add it, or name a recipe")
-    rows = method_rows(plain["method"])
-    sections = {name: section(**_complete(name, plain.get(name, {}))) for name, section in SECTIONS.items()}
+    rows, sections = method_rows(plain["method"]), {}
+    for title, section in SECTIONS.items():
+        values = plain.get(title, {})
+        for field in fields(section):  # type: ignore[arg-type]
+            if field.default is MISSING and field.name not in values:
+                raise InputError(f"expected {title}.{field.name} to be given, but it is missing; add it")
+        # Where "none" can only mean None it does: so a TOML file, which has no null, undoes what its recipe sets.
+        unset = {key for key, kind in section.kinds.items() if kind.optional and kind.base is not str}
+        values = {key: None if value == "none" and key in unset else value for key, value in values.items()}
+        sections[title] = section(**values)
     return RunConfig(method=rows, seed=plain.get("seed", 0), **sections)  # type: ignore[arg-type]
-
-
-def _complete(title: str, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    for field in fields(SECTIONS[title]):  # type: ignore[arg-type]
-        if field.default is MISSING and field.name not in values:
-            raise InputError(f"expected {title}.{field.name} to be given, but it is missing; add it")
-    # Where "none" can only mean None it does: so a TOML file, which has no null, undoes what its recipe sets.
-    unset = {key for key, kind in SECTIONS[title].kinds.items() if kind.optional and kind.base is not str}
-    return {key: None if value == "none" and key in unset else value for key, value in values.items()}
 
 
 def _canonical_value(value: Any) -> Any:
@@ -153,7 +144,6 @@ def from_toml(text: str, *, source: str = "the config") -> RunConfig:
 
 
 def load_config(path: str | Path) -> RunConfig:
-    """A config from a TOML file."""
     return from_toml(read_text(Path(path)), source=str(path))
 
 

@@ -22,8 +22,6 @@ class Recipe(Value):
     """A protocol.
 
     Args:
-        about: one line for `--help`.
-        data: what it says of the data, e.g. the held-out fraction.
         beside: method rows that are composed with the chosen method, unless it brings them itself.
         variants: the name under which the protocol runs a method, e.g. rcad as rcad_released.
         values: the protocol's own parameters of a method, where the user gives none.
@@ -41,11 +39,7 @@ class Recipe(Value):
     method: str = ""
 
     def rows(self, method: Any, *, leave: Collection[str] = ()) -> tuple[MethodRow, ...]:
-        """The rows of a method under this protocol, with its own values and defaults that have changed written out.
-
-        Args:
-            leave: parameters that stay open where the user gives none.
-        """
+        """The rows of a method, the protocol's values and changed defaults written out but for those in `leave`."""
         rows = []
         for name, values in method_rows(method):
             variant = self.variants.get(name, name)
@@ -57,13 +51,7 @@ class Recipe(Value):
     def config(
         self, data: str | Mapping[str, Any], method: Any, seed: int = 0, *, leave: Collection[str] = ()
     ) -> RunConfig:
-        """The run of `method` on `data`.
-
-        Args:
-            data: a name, or fields of DataConfig, which win over the recipe's.
-            method: rows of (name, parameters).
-            leave: see `rows`.
-        """
+        """The run of `method` on `data`: a name, or fields of DataConfig, which win over the recipe's."""
         fields = {"name": data} if isinstance(data, str) else data
         return RunConfig(
             data=DataConfig(**{**self.data, **fields}),

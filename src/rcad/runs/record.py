@@ -25,22 +25,14 @@ from rcad.runs.plain import config_id, from_plain, to_plain
 Status = Literal["running", "interrupted", "diverged", "done"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 FINISHED: tuple[Status, ...] = ("done", "diverged")
-FAILED = "an error ended it: "
-"""Begins the message of a run that is interrupted since its code raised an exception."""
-NO_TEST = "no test split"
-"""The message of a run that is done with data.test_fraction=0."""
-Numbers = Mapping[str, float | None]
-"""Numbers by name; None stands for one that is not finite."""
+FAILED = "an error ended it: "  # begins the message of a run that is interrupted since its code raised an exception
+NO_TEST = "no test split"  # the message of a run that is done with data.test_fraction=0
+Numbers = Mapping[str, float | None]  # numbers by name; None stands for one that is not finite
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Split(Value):
-    """Which examples a split held.
-
-    Args:
-        size: how many.
-        sha256: hash of their indices, 64 hexadecimal digits.
-    """
+    """Which examples a split held: how many, and the sha256 of their indices in hexadecimal digits."""
 
     size: int
     sha256: str
@@ -56,7 +48,6 @@ class RunRecord(Value):
     """One run.
 
     Args:
-        config: what was run.
         status: "running" and "interrupted" can go on; "done" and "diverged" are final.
         started, finished: ISO times in UTC; `finished` is None until the run is final.
         message: a sentence for the reader, e.g. why it diverged.
@@ -65,8 +56,6 @@ class RunRecord(Value):
         metrics: the final numbers. NaN and infinity become None, here and in `epochs`; the status tells why.
         timings: seconds by name.
         peak_memory_bytes: None where it was not measured.
-        device: in words.
-        versions: of the packages, by name.
         commit: of the checkout that ran, if any.
         data_sha256: of the examples and targets; the config only names them.
         resolved: what "auto" and defaults stood for, e.g. the model and the method with all its parameters.
@@ -169,7 +158,6 @@ FIELDS: tuple[str, ...] = tuple(field.name for field in fields(RunRecord))
 
 
 def utc_now() -> str:
-    """The time as a record keeps it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -187,14 +175,10 @@ RUN = Kind("rcad run", 1, _from_dict)
 
 
 def _check_time(name: str, text: Any) -> None:
-    try:
-        good = datetime.fromisoformat(text).utcoffset() == timedelta(0)
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        raise InputError(
-            f"expected {name} to be an ISO time in UTC like 2024-01-31T12:00:00+00:00, but got {shown(text)}"
-        )
+    with suppress(TypeError, ValueError):
+        if datetime.fromisoformat(text).utcoffset() == timedelta(0):
+            return
+    raise InputError(f"expected {name} to be an ISO time in UTC like 2024-01-31T12:00:00+00:00, but got {shown(text)}")
 
 
 def _check_texts(record: RunRecord) -> None:
@@ -246,10 +230,7 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
 
 @cache
 def commit(file: Path = Path(__file__)) -> str | None:
-    """The commit of the checkout that tracks `file`, with "-dirty" where tracked files were changed; else None.
-
-    An installed package may lie in an environment inside somebody's own repository: only a tracked file counts.
-    """
+    """The commit of the checkout that tracks `file`, "-dirty" where tracked files were changed; else None."""
     if _git(file.parent, "ls-files", "--error-unmatch", file.name) is None:
         return None
     # Not `describe --dirty`, which writes to the index, under a lock that a kill leaves behind.

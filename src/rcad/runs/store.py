@@ -1,7 +1,6 @@
 """The folder of runs: `<id>/{config.toml, record.json, log.jsonl, checkpoint/, lock}`. A finished record stays.
 
-Packs (`*.jsonl.gz`, see `rcad.runs.pack`) that lie in the folder, or are named beside it, hold finished runs too. Where
-a run has both, its folder wins as soon as there is a record in it.
+Packs (`*.jsonl.gz`) in the folder, or named beside it, hold finished runs too; a folder with a record wins over them.
 """
 
 from __future__ import annotations
@@ -19,22 +18,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rcad.errors import InputError, command, one_of, shown
+from rcad.runs import files
 from rcad.runs.config import RunConfig
-from rcad.runs.files import (
-    DamagedError,
-    OtherVersionError,
-    denied,
-    expecting,
-    leftovers,
-    loads,
-    make_folder,
-    read_text,
-    set_aside,
-    sync_folder,
-    unsealed,
-    write_sealed,
-    write_text,
-)
 from rcad.runs.locks import RunLock, abandoned, held_here, is_locked
 from rcad.runs.pack import PackedRun, broken_pack, is_pack, packs_in, thinned, united, write_pack
 from rcad.runs.plain import ID_LENGTH, config_id, load_config, to_toml
@@ -44,37 +29,26 @@ CONFIG, RECORD, LOG, CHECKPOINT, LOCK = "config.toml", "record.json", "log.jsonl
 EVALUATION, WEIGHTS = "evaluation", "model.safetensors"
 LAST, BEFORE = "last.safetensors", "before.safetensors"
 """The checkpoints of a run that is not finished: the newest, and the one before it."""
-NEWEST = "last"
-"""In place of an id: the run that was done last."""
+NEWEST = "last"  # in place of an id: the run that was done last
 _ID = re.compile(rf"[0-9a-f]{{{ID_LENGTH}}}")
 _REMOVED = re.compile(rf"\.[0-9a-f]{{{ID_LENGTH}}}\.[0-9a-f]{{12}}\.removed")
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of runs; make one with `Store.open`.
-
-    Args:
-        path: the folder, or one pack, which can only be read.
-        packs: packs elsewhere whose runs count as finished here.
-    """
+    """A folder of runs, or one pack, which can only be read; runs of `packs` elsewhere count as finished here."""
 
     path: Path
     packs: tuple[Path, ...] = ()
 
     @staticmethod
     def open(path: str | Path, *, create: bool = True, packs: Iterable[Path] = ()) -> Store:
-        """The store in a folder, rid of what killed processes left half-written.
-
-        Args:
-            create: make the folder where there is none; else that is an error.
-            packs: see `Store`.
-        """
+        """The store in a folder, made or else required to be there, rid of what killed processes left half-written."""
         store = Store(Path(path), tuple(packs))
         if is_pack(store.path) and store.path.is_file():
             return store
         if create:
-            make_folder(store.path)
+            files.make_folder(store.path)
         elif is_pack(store.path) and not store.path.exists():
             raise broken_pack(store.path, "nothing there")
         elif not store.path.is_dir():
@@ -118,8 +92,8 @@ class Store:
         """A finished run as a pack holds it, whether it lies in one or in a folder."""
         if (in_pack := self._in_pack(run)) is not None:
             return in_pack[1]
-        files = sorted((self.folder(run) / EVALUATION).glob("*.json"))
-        return PackedRun(self._read(run), {path.name: self.evaluation(run, path) for path in files})
+        paths = sorted((self.folder(run) / EVALUATION).glob("*.json"))
+        return PackedRun(self._read(run), {path.name: self.evaluation(run, path) for path in paths})
 
     def unpack(self, packed: PackedRun) -> bool:
         """Give a packed run a folder; False where there is one with a record already, which stays as it is."""
@@ -127,16 +101,16 @@ class Store:
         with self.lock(packed.record.config):
             if self._has_record(run):
                 return False
-            make_folder(self.folder(run) / EVALUATION)
+            files.make_folder(self.folder(run) / EVALUATION)
             for name, evaluation in packed.evaluations.items():
-                write_sealed(self.folder(run) / EVALUATION / name, evaluation)
+                files.write_sealed(self.folder(run) / EVALUATION / name, evaluation)
             self.write(packed.record)
         return True
 
     def evaluation(self, run: str, path: Path) -> Mapping[str, Any]:
         """What an evaluation beside a run holds; only that it is whole, and this run's, is checked."""
         try:
-            plain = unsealed(loads(read_text(path), str(path)))
+            plain = files.unsealed(files.loads(files.read_text(path), str(path)))
             if not isinstance(plain, dict) or plain.get("run", run) != run:
                 raise InputError(f"expected {path} to be an evaluation of run {run}, but got {shown(plain)}")
         except InputError as error:
@@ -168,17 +142,17 @@ class Store:
     def lock(self, config: RunConfig) -> RunLock:
         """Claim a run: its folder is made, its config written. Held until released or the process ends."""
         run = config_id(config)
-        make_folder(self.folder(run))
+        files.make_folder(self.folder(run))
         lock = RunLock(self.folder(run) / LOCK, run)
         try:
             path = self.folder(run) / CONFIG
             if path.exists():
                 try:
                     self.config(run)
-                except DamagedError:
-                    set_aside(path)
+                except files.DamagedError:
+                    files.set_aside(path)
             if not path.exists():
-                write_text(path, to_toml(config))
+                files.write_text(path, to_toml(config))
         except BaseException:
             lock.release()
             raise
@@ -199,11 +173,7 @@ class Store:
         return self._record(run) or self._read(run)
 
     def records(self, on_error: Callable[[InputError], None] | None = None) -> list[RunRecord]:
-        """Every record, by the time it was started.
-
-        Args:
-            on_error: takes the error of a record that cannot be read, and the others follow; None raises it.
-        """
+        """Every record, by the time it was started; `on_error` takes the error of one that cannot be read."""
         records = []
         for run in self.ids():
             try:
@@ -215,10 +185,7 @@ class Store:
         return sorted(filter(None, records), key=lambda record: (record.started, record.id))
 
     def write(self, record: RunRecord) -> None:
-        """Put a record in place of the run's last one, atomically, under the run's lock.
-
-        A final record gives way only to another final one: nothing turns a finished run into an unfinished one.
-        """
+        """Put a record in place of the run's last one, under its lock; final ones give way only to final ones."""
         path = self.folder(record.id) / RECORD
         if not held_here(path.with_name(LOCK)):
             with self.lock(record.config):
@@ -229,7 +196,7 @@ class Store:
                 f"expected run {record.id} to stay {last.status}, but got a record that is {record.status}; "
                 "prune it first"
             )
-        write_sealed(path, record.to_dict())
+        files.write_sealed(path, record.to_dict())
 
     def remove(self, run: str, *, checkpoint_only: bool = False) -> None:
         """Remove a run, or its checkpoints; refused while a process works on it."""
@@ -238,9 +205,9 @@ class Store:
             target = folder / CHECKPOINT if checkpoint_only else folder
             # Renamed first: a removal cut short never leaves half a run under its name.
             removed = self.path / f".{run}.{secrets.token_hex(6)}.removed"
-            with expecting(target, "removable"):
+            with files.expecting(target, "removable"):
                 os.replace(target, removed)
-                sync_folder(self.path)
+                files.sync_folder(self.path)
                 shutil.rmtree(removed)
 
     def _folders(self) -> list[str]:
@@ -281,10 +248,10 @@ class Store:
 
     def _damaged(self, path: Path, error: InputError, run: str) -> InputError:
         """The error of a file of a run, with the command that heals it; one that was not damaged stays as it is."""
-        if denied(error) or isinstance(error, OtherVersionError):
+        if files.denied(error) or isinstance(error, files.OtherVersionError):
             return error
         words = str(error).partition("; ")[0]
-        return DamagedError(path, words if str(path) in words else f"in {path}: {words}", self.remedy(run))
+        return files.DamagedError(path, words if str(path) in words else f"in {path}: {words}", self.remedy(run))
 
     @property
     def option(self) -> str:
@@ -300,7 +267,7 @@ class Store:
             if _REMOVED.fullmatch(folder.name):
                 shutil.rmtree(folder, ignore_errors=True)
         for folder in map(self.folder, self._folders()):
-            if (leftovers(folder) or abandoned(folder / LOCK)) and os.access(folder, os.W_OK):
+            if (files.leftovers(folder) or abandoned(folder / LOCK)) and os.access(folder, os.W_OK):
                 self._clean_run(folder.name)
 
     def _clean_run(self, run: str) -> None:
@@ -309,7 +276,7 @@ class Store:
         except InputError:
             return  # somebody is at work there, and the file may be the one being written
         with lock, contextlib.suppress(InputError):
-            for path in leftovers(self.folder(run)):
+            for path in files.leftovers(self.folder(run)):
                 path.unlink(missing_ok=True)
             if self.get(run).is_final:  # killed between its record and the end
                 for name in (LAST, BEFORE):
@@ -317,7 +284,7 @@ class Store:
 
 
 class Packing(NamedTuple):
-    """What was packed: how many runs, how many were left out because they are not finished, and the file's size."""
+    """What was packed: how many runs, how many unfinished ones were left out, and the file's size."""
 
     runs: int
     unfinished: int
@@ -348,12 +315,7 @@ PRUNABLE = (*(status for status in STATUSES if status != "running"), "failed", "
 
 @dataclass(frozen=True)
 class Pruned:
-    """A run that goes, or of which the checkpoints go.
-
-    Args:
-        status: a record's state; "broken" where the record cannot be read.
-        bytes: how much that frees.
-    """
+    """A run that goes, or of which the checkpoints go: its state, or "broken", and how many bytes that frees."""
 
     id: str
     status: str
@@ -374,9 +336,8 @@ def prune(
     Args:
         ids: these runs (ids or the start of one), whatever their status.
         status: else the runs with one of these; by default the interrupted and diverged ones, or with
-            `checkpoints_only` the final ones, which need no checkpoint to go on.
+            `checkpoints_only`, which keeps the records, the final ones.
         older_than: only runs whose files have not changed for so long.
-        checkpoints_only: keep the records.
     """
     statuses = status or (FINISHED if checkpoints_only else ("interrupted", "diverged"))
     for name in statuses:

@@ -19,7 +19,6 @@ _ORDER = ("accuracy", "nll", "rmse", "mae", "loss", "ece", "brier", "top5")
 
 
 def is_percent(name: str) -> bool:
-    """Whether a metric is measured in percent."""
     return any(word in name.split("_") for word in _PERCENT)
 
 
@@ -101,13 +100,11 @@ def sparkline(values: Sequence[float | None], width: int = 24) -> str:
 
 
 def seconds(record: RunRecord) -> float | None:
-    """How long a run took, all in all."""
     timings = [value for value in record.timings.values() if value is not None]
     return sum(timings) if timings else None
 
 
 def title(config: RunConfig) -> str:
-    """A run in a few words."""
     return f"{label(config.method)} on {config.data.name}, seed {config.seed}"
 
 
@@ -122,7 +119,6 @@ def said(record: RunRecord, already: bool, *, most: int = 3) -> str:
 
 
 def _outcome(record: RunRecord, already: bool, names: Iterable[str]) -> list[str]:
-    """How a run ended, what it was, and these metrics."""
     status = f"{record.status} already" if already else record.status
     return [f"{status}: {title(record.config)}", *(f"{name} {metric(name, record.metrics[name])}" for name in names)]
 

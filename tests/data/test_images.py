@@ -1,14 +1,16 @@
-"""Images sorted into folders, Tiny ImageNet's own arrangement of them, and images whose labels stand in a table."""
+"""Images in class folders, in Tiny ImageNet's own arrangement, beside a table of labels, and in Parquet shards."""
 
+import json
 import shutil
-import zipfile
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from data.conftest import red, reds, write
+from data.conftest import red, reds, shard, write
 from one_line import one_line
-from rcad.data import decoding, image_folders, registry
+from rcad.data import image_folders, image_parquet, registry
 from rcad.data.official import load_tiny_imagenet
 from rcad.errors import InputError
 
@@ -33,7 +35,6 @@ PETS, TRAINS = ("cat", "dog"), ("bus", "train")
         ({"dog__b": 3, "cat__z": 2, "cat__deep__a": 1}, PETS, {1: 0, 2: 0, 3: 1}, None),
         ({"train__dog__a": 1, "train__cat__b": 2, "train__cat__c": 3, "val__cat__d": 9}, PETS, {2: 0, 3: 0, 1: 1}, [9]),
         (both("Train", "Test"), PETS, {1: 0, 2: 1}, [5, 6]),
-        (both("training", "Validation"), PETS, {1: 0, 2: 1}, [5, 6]),
         (both("TRAINING", "testing"), PETS, {1: 0, 2: 1}, [5, 6]),
         # A test folder without class folders has no labels: the validation folder serves.
         (both("train", "val") | {"test__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
@@ -92,12 +93,6 @@ def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
     assert len(load(root).train) == 8
 
 
-def test_long_lists_keep_their_order(tmp_path, monkeypatch):
-    monkeypatch.setattr(decoding, "SOURCE_LENGTH", 3)
-    root = write(tmp_path / "set", **{f"{'ab'[i % 2]}__{i}": i for i in range(10)})
-    assert reds(load(root).train) == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
-
-
 def tiny(folder, wnids=("n02", "n01")):
     """Tiny ImageNet in small: two classes, two training images and one validation image each."""
     files = {"wnids_dot_txt": "\n".join(wnids).encode(), "test__images__test_0_dot_JPEG": red(9)}
@@ -108,17 +103,9 @@ def tiny(folder, wnids=("n02", "n01")):
     return write(folder / "tiny-imagenet-200", **files, val__val_annotations_dot_txt="".join(lines).encode())
 
 
-def zipped(root):
-    path = root.with_suffix(".zip")
-    with zipfile.ZipFile(path, "w") as archive:
-        for file in sorted(root.rglob("*")):
-            archive.write(file, file.relative_to(root.parent))
-    return path
-
-
 def test_tiny_imagenet_zip_and_folder_agree(tmp_path, unchecked):
     root = tiny(tmp_path)
-    for path in (root, zipped(root)):
+    for path in (root, shutil.make_archive(root, "zip", tmp_path, root.name)):
         dataset = load_tiny_imagenet(str(path), cache_dir=tmp_path / "cache")
         assert dataset.classes == ("n01", "n02")
         # The second wnid listed sorts first: its images, 100 and 150, are class 0.
@@ -243,9 +230,7 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
         ("name,label\nx,1\ny,2\n", HERE, "that names the images in .*; pass file_column="),
         (TABLE, {"labels": "other.csv"}, "a table of labels at other.csv, but there is none"),
         (TABLE, {**HERE, "label_column": "lable"}, r"label_column to be a column .* did you mean 'label'\?"),
-        (TABLE, {**HERE, "file_column": "fil"}, r"file_column to be a column .* did you mean 'file'\?"),
         ("file,label\na.png,1\nb.png,1\n", HERE, "at least 2 classes"),
-        (TABLE, {"label_colum": "x"}, "label_column"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):
@@ -266,3 +251,75 @@ def test_the_table_is_part_of_the_cache_s_key(kaggle):
     (root / "train.csv").write_text(TABLE.replace("a.png,cat", "a.png,owl"))
     assert (before.classes, load(root).classes) == (("cat", "dog"), ("dog", "owl"))
     np.testing.assert_array_equal(before.train.x, load(root).train.x[:])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "shards"
+
+
+@pytest.mark.parametrize("names", [("img", "fine_label"), ("image", "label")])
+@pytest.mark.parametrize("struct", [True, False])
+def test_shards_keep_their_order(folder, names, struct):
+    columns = {"names": names, "struct": struct}
+    shard(folder / "train-00005-of-00006.parquet", [5, 6], [1, 0], **columns)
+    shard(folder / "train-00000-of-00006.parquet", [1, 2, 3, 4, 9], [0, 1, 2, 2, 1], **columns)
+    for k in (3, 1, 4, 2):
+        shard(folder / f"train-0000{k}-of-00006.parquet", [20 + k], [0], **columns)
+    shard(folder / "test-00000-of-00001.parquet", [7], [2], **columns)
+    dataset = load(folder)
+    assert reds(dataset.train) == [1, 2, 3, 4, 9, 21, 22, 23, 24, 5, 6]
+    assert dataset.train.y.tolist() == [0, 1, 2, 2, 1, 0, 0, 0, 0, 1, 0]
+    assert (reds(dataset.test), dataset.test.y.tolist()) == ([7], [2])
+    assert dataset.classes == ("0", "1", "2")
+
+
+def test_row_groups_longer_than_a_run_are_cut(folder, monkeypatch):
+    monkeypatch.setattr("rcad.data.decoding.SOURCE_LENGTH", 3)
+    shard(folder / "train.parquet", list(range(10)), [0, 1] * 5, group=7)
+    assert reds(load(folder).train) == list(range(10))
+
+
+@pytest.mark.parametrize("name", ["valid-00000-of-00001", "validation-00000-of-00001", "val", "valid_clean-0"])
+def test_valid_serves_as_test_unless_there_is_one_with_labels(folder, name):
+    shard(folder / "train.parquet", [1, 2], [0, 1])
+    shard(folder / f"{name}.parquet", [3], [1])
+    assert reds(load(folder).test) == [3]
+    for labels, test in (([0, 1], [4, 4]), ([-1, -1], [3])):
+        shard(folder / "test.parquet", [4, 4], labels)
+        assert reds(load(folder).test) == test
+
+
+NAMED = json.dumps({"info": {"features": {"label": {"names": ["cat", "dog", "owl"], "_type": "ClassLabel"}}}})
+
+
+@pytest.mark.parametrize("text", [NAMED, "[" * 100_000, "[]", '{"info": 3}', "{"])
+def test_metadata_in_its_own_form_names_the_classes_of_shards_in_a_data_folder(folder, text):
+    shard(folder / "data" / "train.parquet", [1, 2], [0, 1], metadata={"huggingface": text})
+    assert load(folder).classes == (("cat", "dog", "owl") if text == NAMED else ("0", "1"))
+
+
+def test_named_columns_classes_and_size(folder):
+    shard(folder / "train.parquet", [red(1, 9, 5), red(2, 6, 8)], [0, 1], names=("img", "kind"))
+    dataset = load(folder, label_column="kind", classes=("a", "b", "c"), size=4)
+    assert dataset.classes == ("a", "b", "c")
+    assert dataset.train.x.shape == (2, 3, 4, 4)
+
+
+def test_one_file_is_a_training_split(folder):
+    file = shard(folder / "anything.parquet", [1, 2], pa.array([0, 1], pa.uint8()))
+    dataset = registry.load(file, cache_dir=folder / "cache")
+    assert (dataset.test, dataset.train.y.dtype) == (None, np.int64)
+    assert image_parquet.has_images(file)
+    pq.write_table(pa.table({"image": ["a.png"], "age": [3]}), folder / "table.parquet")
+    assert not image_parquet.has_images(folder / "table.parquet")
+
+
+def test_errors_name_the_row_of_the_shard(folder):
+    shard(folder / "train-00000-of-00002.parquet", [1, 2], [0, 1])
+    second = shard(folder / "train-00001-of-00002.parquet", [1, 2, 3, 4, b"broken"], [0, 1, 0, 1, 0])
+    with pytest.raises(InputError, match=r"train-00001-of-00002.parquet row 4 to be an image"):
+        load(folder)
+    shard(second, [1, 2, 3, 4, 5], [0, 1, 0, -3, 0])
+    with pytest.raises(InputError, match=r"from 0, but got -3 in .*train-00001-of-00002.parquet row 3"):
+        load(folder)
