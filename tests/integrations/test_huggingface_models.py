@@ -18,7 +18,7 @@ from transformers import DataCollatorWithFlattening
 from equal import moved, plain_loop, same_parameters, sgd
 from one_line import one_line
 from rcad import RCAD, InputError, suggest_alpha
-from rcad.integrations.embeddings import Packs, embedding_distance
+from rcad.integrations.embeddings import Packs, embedding_distance, has_tokens
 from rcad.integrations.huggingface import RCADTrainer
 from tiny_transformers import LABELS, arguments, bert, collated, gpt2, llama, pictures, sentences, trained, vit
 
@@ -110,6 +110,7 @@ def audio() -> nn.Module:
 
 
 def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
+    assert not has_tokens(audio())
     waves = torch.randn(12, 96, generator=torch.Generator().manual_seed(0))
     rows = [{"input_values": wave, "labels": torch.tensor(i % LABELS)} for i, wave in enumerate(waves)]
     with one_line("call model.freeze_feature_encoder() first"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Literal
 
 import torch
@@ -37,7 +38,9 @@ def embedding_distance(model: nn.Module, alpha: EmbeddingAlpha) -> float:
 
 def has_tokens(model: Any) -> bool:
     """Whether the inputs of a model are tokens, which a table embeds."""
-    table: Any = getattr(model, "get_input_embeddings", lambda: None)()
+    table: Any = None
+    with suppress(NotImplementedError):  # a model of sounds has no table
+        table = getattr(model, "get_input_embeddings", lambda: None)()
     return isinstance(getattr(table, "weight", None), Tensor) and table.weight.ndim == 2
 
 
