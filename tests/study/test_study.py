@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from rcad.loss.method_rows import method_text, parse_method
 from rcad.loss.methods import Method
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
-from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.study import backends
 from rcad.study.backends import HELD_OUT, Metrics, Stacked, can_stack, numbers_of
@@ -41,6 +39,7 @@ from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
 from rcad.train.task import Problem, prepare, read
+from runs.conftest import make_record
 
 SEEDS = (0, 3)
 Splits = dict[int, tuple[RunConfig, Problem]]
@@ -207,7 +206,7 @@ def test_typical() -> None:
     assert typical(["l2", "linf", "l2"]) == "l2, linf"
 
 
-def test_test_numbers_have_no_say(make_record: Callable[..., RunRecord]) -> None:
+def test_test_numbers_have_no_say() -> None:
     metrics = {"val_accuracy": 90.0, "val_nll": 0.5, "test_accuracy": 99.0, "test_nll": 0.1, "epochs": 3.0}
     assert numbers_of(make_record(metrics=metrics), HELD_OUT) == {"accuracy": 90.0, "nll": 0.5}
     with pytest.raises(InputError, match="validation split"):

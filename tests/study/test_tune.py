@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import pytest
 from one_line import refusals
 from rcad.errors import InputError
 from rcad.report import html
-from rcad.runs.record import RunRecord
 from rcad.study.pictures import axes, search_map
 from rcad.study.tune import SEARCH, Trial, Tuning, best, document, trial_of, trials_table
+from runs.conftest import make_record
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
@@ -130,7 +129,7 @@ def test_the_best_by_accuracy_then_nll_then_order() -> None:
     assert best(trials[-1:], "accuracy") is best([], "accuracy") is None
 
 
-def test_a_trial_is_the_mean_over_its_seeds_and_lost_with_one(make_record: Callable[..., RunRecord]) -> None:
+def test_a_trial_is_the_mean_over_its_seeds_and_lost_with_one() -> None:
     metrics = {1: {"val_nll": 1.0, "val_rmse": 2.0}, 3: {"val_nll": 3.0, "val_rmse": 6.0}}
     runs = [make_record(seed=s, metrics=metrics[s], timings={"train_seconds": 1.5}) for s in metrics]
     found = trial_of(1, {"lam": 1}, runs)
