@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad.data import cache, files
 from rcad.data.cache import cached, entries, open_entry, unpack, verify
 from rcad.data.files import check_member, extract
@@ -247,7 +247,7 @@ def test_good_archives_are_unpacked_once(tmp_path):
 def test_bad_members_stop_everything(tmp_path, make, name, kind, problem):
     good = ("good.bin", tarfile.REGTYPE if make is make_tar else FILE)
     archive = make(tmp_path / ("a.tar.gz" if make is make_tar else "a.zip"), good, (name, kind))
-    with one_line(str(archive), match=problem):
+    with fails_in_one_line(str(archive), match=problem):
         unpack(archive, tmp_path / "in" / "cache")
     assert not list((tmp_path / "in" / "cache" / "unpacked").glob("[!.]*"))
     assert not list(tmp_path.rglob("evil"))
@@ -270,7 +270,7 @@ def test_truncation_and_a_flipped_byte_are_named(tmp_path, keep, suffix):
     else:
         archive = make_tar(tmp_path / "a.tar.gz", ("x" * 50, tarfile.REGTYPE))
     archive.write_bytes(archive.read_bytes()[:keep] if keep != "flip" else archive.read_bytes().replace(b"ll", b"lj"))
-    with one_line(archive.name, match=r"^expected .*whole archive.*download it again$"):
+    with fails_in_one_line(archive.name, match=r"^expected .*whole archive.*download it again$"):
         unpack(archive, tmp_path / "cache")
 
 

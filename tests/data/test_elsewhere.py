@@ -11,7 +11,7 @@ from PIL import Image
 from data.conftest import shard
 from hub_server import digests, point_to, serving
 from made import png
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad.data.elsewhere import layout
 from rcad.data.registry import load
 from rcad.errors import InputError
@@ -168,7 +168,7 @@ def test_a_file_is_verified_once_unless_nobody_can_tell(hub, tmp_path, monkeypat
 def test_what_cannot_be_used_is_said_in_one_line(name, files, says, hub):
     if files is not None:
         hub.put("datasets/me/it", files)
-    with one_line(match=says):
+    with fails_in_one_line(match=says):
         load(name, target="colour")
 
 

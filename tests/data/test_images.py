@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data.conftest import red, reds, shard, write
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad.data import image_folders, image_parquet, registry
 from rcad.data.official import load_tiny_imagenet
 from rcad.errors import InputError
@@ -183,7 +183,7 @@ def test_an_index_beside_the_names_is_no_name(kaggle):
 
 def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
     root = kaggle(TABLE.replace(".png", ""), names=("a.png", "a.bmp", "b.png", "c.png"))
-    with one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):
+    with fails_in_one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):
         load(root)
 
 
@@ -234,7 +234,7 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):
-    with one_line(match=message):
+    with fails_in_one_line(match=message):
         load(kaggle(table), **options)
 
 

@@ -12,7 +12,7 @@ import scipy.io
 
 from data.conftest import write
 from made import tar
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad.data import official
 from rcad.data.corrupted import CorruptedArrays, CorruptedFolders, open_corrupted
 from rcad.data.official import fetch, fetch_file, load_cifar10, load_cifar100, load_svhn
@@ -217,10 +217,10 @@ def test_no_network_and_other_addresses_are_one_line(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/data.bin"  # bound but not listening: refused
-        with one_line(f"put the file at {tmp_path / 'data.bin'} by hand"):
+        with fails_in_one_line(f"put the file at {tmp_path / 'data.bin'} by hand"):
             fetch_file(Remote(url, "0" * 32), tmp_path)
     for url in ("file:///etc/passwd", "ftp://host/data.bin"):
-        with one_line("expected an http"):
+        with fails_in_one_line("expected an http"):
             fetch_file(Remote(url, "0" * 32), tmp_path)
 
 
@@ -296,19 +296,19 @@ def test_folders_are_decoded_with_labels_in_the_order_of_the_classes(tmp_path, c
 
 
 def test_missing_files_and_folders(tmp_path):
-    with one_line("is none; check the path"):
+    with fails_in_one_line("is none; check the path"):
         open_corrupted(tmp_path / "absent")
-    with one_line("but got neither"):
+    with fails_in_one_line("but got neither"):
         open_corrupted(tmp_path)
     np.save(tmp_path / "labels.npy", np.zeros(5, np.uint8))
-    with one_line("expected gaussian_noise.npy and the like"):
+    with fails_in_one_line("expected gaussian_noise.npy and the like"):
         open_corrupted(tmp_path)
     arrays(tmp_path)
     corrupted = open_corrupted(tmp_path)
     (tmp_path / "fog.npy").unlink()
-    with one_line("expected fog.npy in"):
+    with fails_in_one_line("expected fog.npy in"):
         corrupted.split("fog", 1)
-    with one_line("to be one of snow, fog, but got 'frost'"):
+    with fails_in_one_line("to be one of snow, fog, but got 'frost'"):
         corrupted.split("frost", 1)
 
 
@@ -316,7 +316,7 @@ def test_missing_files_and_folders(tmp_path):
 @pytest.mark.parametrize("make", [arrays, folders])
 def test_severities_are_one_to_five(tmp_path, make, severity):
     make(tmp_path)
-    with one_line("expected a severity from 1 to 5"):
+    with fails_in_one_line("expected a severity from 1 to 5"):
         open_corrupted(tmp_path).split("fog", severity)
 
 
@@ -337,7 +337,7 @@ def test_wrong_arrays(tmp_path, file, content, message):
     arrays(tmp_path)
     path = tmp_path / f"{file}.npy"
     path.write_bytes(content) if isinstance(content, bytes) else np.save(path, content)
-    with one_line(match=message):
+    with fails_in_one_line(match=message):
         open_corrupted(tmp_path, classes=3).split("fog", 1)
 
 
@@ -351,5 +351,5 @@ def test_wrong_folders(tmp_path):
         ("set", ("n01", "n02", "n03"), 1, "n03, but got none"),
         ("bare", None, 1, "expected folders 1 to 5"),
     ):
-        with one_line(message):
+        with fails_in_one_line(message):
             open_corrupted(tmp_path / name, classes=classes, cache_dir=tmp_path / "cache").split("fog", severity)

@@ -9,7 +9,7 @@ import pytest
 import sklearn.datasets
 
 from data.conftest import shard, write
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad.data import decoding, registry
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import load, recognise
@@ -197,7 +197,7 @@ def test_reads_rows_and_splits(tmp_path):
     ]
     assert find_uci("yacht", tmp_path) == tmp_path / "uci" / "yacht"
     assert find_uci("boston", tmp_path) is None
-    with one_line(match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
+    with fails_in_one_line(match=r"boston at .*bostonHousing.data.txt, but there is no such file"):
         load_uci("boston", data_dir=tmp_path)
 
 
@@ -220,7 +220,7 @@ def test_reads_rows_and_splits(tmp_path):
     ],
 )
 def test_broken_files(tmp_path, file, content, message):
-    with one_line(match=message):
+    with fails_in_one_line(match=message):
         uci(tmp_path, **{file: content})
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad.data import arrays
 from rcad.data.scaling import Standardizer, TargetScaler, beyond_float64, compact
 from rcad.data.table_encoder import TableEncoder
@@ -237,7 +237,7 @@ def test_numbers_and_dates_as_people_write_them(texts, expected):
     # A new file is read in the way of the first, even if it could be read otherwise.
     encoder = TableEncoder.from_dict(json.loads(json.dumps(data.encoder.to_dict())))
     assert encoder.transform(new(f"a|y\n{texts[0]}|1\n{texts[0]}|2\n"))[:, 0] == pytest.approx([expected[0]] * 2)
-    with one_line(", written as in training (like ", "), but got 'soon'"):
+    with fails_in_one_line(", written as in training (like ", "), but got 'soon'"):
         encoder.transform(new("a|y\nsoon|1\nsoon|2\n"))
     # As a target they are regression, unless told otherwise.
     target = read(lines("y|a", *(f"{text}|{i}" for i, text in enumerate(texts)))).train.y
@@ -261,7 +261,7 @@ def test_how_dates_are_read_that_could_be_read_two_ways_is_said(texts, reading):
     if "day first" in reading:  # as in training, whatever these rows are
         assert np.isfinite(data.encoder.transform(later)[:, 0]).all()
     else:
-        with one_line(
+        with fails_in_one_line(
             "expected a date in line 3, column 'a' of ", "(like 12/31/2021, month first), but got '25/12/2012'"
         ):
             data.encoder.transform(later)

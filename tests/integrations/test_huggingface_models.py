@@ -16,7 +16,7 @@ import transformers
 from transformers import DataCollatorWithFlattening
 
 from equal import moved, plain_loop, same_parameters, sgd
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad import RCAD, InputError, suggest_alpha
 from rcad.integrations.embeddings import Packs, embedding_distance, has_tokens
 from rcad.integrations.huggingface import RCADTrainer
@@ -113,7 +113,7 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
     assert not has_tokens(audio())
     waves = torch.randn(12, 96, generator=torch.Generator().manual_seed(0))
     rows = [{"input_values": wave, "labels": torch.tensor(i % LABELS)} for i, wave in enumerate(waves)]
-    with one_line("call model.freeze_feature_encoder() first"):
+    with fails_in_one_line("call model.freeze_feature_encoder() first"):
         trained(audio(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
     ours, erm, seen = audio(), audio(), []
     for model in (ours, erm):

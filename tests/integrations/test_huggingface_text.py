@@ -15,7 +15,7 @@ pytest.importorskip("transformers")
 import transformers
 
 from equal import moved, plain_loop, same_parameters
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad import RCAD, Categorical, Gaussian, methods
 from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
 from rcad.integrations.resolve import as_method
@@ -264,7 +264,7 @@ def behind(name: str, own: Any) -> Any:
 )
 def test_a_step_in_place_of_the_methods_is_refused(kind: Any, says: str, steps: int, tmp_path: Path) -> None:
     model, same = bert(), bert()
-    with one_line(says, "method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"):
+    with fails_in_one_line(says, "method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"):
         kind(model, arguments(tmp_path), train_dataset=texts(), method=METHOD).train()
     if steps:
         trained(same, tmp_path, texts(), METHOD, changed={"max_steps": steps})
@@ -297,7 +297,7 @@ def test_floating_point_labels_need_a_problem_type(tmp_path: Path) -> None:
     model, rows = bert(), labelled(soft)
     made = RCADTrainer(model, arguments(tmp_path), train_dataset=rows, eval_dataset=rows, method=METHOD)
     for act in (made.train, made.evaluate):
-        with one_line("config.problem_type that says what torch.float32 labels are, but got None"):
+        with fails_in_one_line("config.problem_type that says what torch.float32 labels are, but got None"):
             act()
     assert model.config.problem_type is None
 
@@ -359,13 +359,13 @@ def test_what_cannot_be_done_is_refused_in_one_line(
 ) -> None:
     args = arguments(tmp_path, **{key: value for key, value in changed.items() if key != "_n_gpu"})
     vars(args).update(changed)
-    with one_line(says):
+    with fails_in_one_line(says):
         RCADTrainer(model if isinstance(model, nn.Module) else model(), args, **{"method": METHOD, **options}).train()
 
 
 def test_an_old_trainer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(transformers.Trainer, "loss_is_scaled_for_ga")
-    with one_line("expected transformers 5.19 or newer", "upgrade it"):
+    with fails_in_one_line("expected transformers 5.19 or newer", "upgrade it"):
         RCADTrainer(bert(), arguments(tmp_path), method=METHOD)
 
 

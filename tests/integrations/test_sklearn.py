@@ -30,7 +30,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from people import CANCER, DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
@@ -213,7 +213,7 @@ def test_too_few_rows_for_early_stopping_are_said_in_one_line() -> None:
     x, y = WINE
     lone = np.where(np.arange(len(y)) == 0, 1.0, 0.0) + (y == 1)
     for rows, weight in ((slice(None, None, 20), None), (slice(None), lone)):
-        with one_line(match=r"early_stopping to hold out .* set early_stopping=False$"):
+        with fails_in_one_line(match=r"early_stopping to hold out .* set early_stopping=False$"):
             short(early_stopping=True).fit(x[rows], y[rows], sample_weight=weight)
     assert short(early_stopping=True, validation_fraction=0.4, max_iter=1).fit(x[::20], y[::20]).n_iter_ == 1
 

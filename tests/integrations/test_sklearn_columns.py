@@ -16,7 +16,7 @@ pytest.importorskip("pandas")
 import pandas as pd
 from scipy import sparse
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from people import WINE, people
 from rcad import InputError
 from rcad.data.scaling import Standardizer
@@ -188,9 +188,9 @@ def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch: pyt
 def test_numbers_whose_squares_overflow_are_refused() -> None:
     x, y = WINE[0].copy(), WINE[1]
     x[3, 4], x[5, 4] = -1e150, np.nan
-    with one_line("but column 4 holds 1e+150; change its unit"):
+    with fails_in_one_line("but column 4 holds 1e+150; change its unit"):
         RCADClassifier().fit(x, y)
-    with one_line("expected targets below 1e+150, so that their squares are finite, but got 2e+200"):
+    with fails_in_one_line("expected targets below 1e+150, so that their squares are finite, but got 2e+200"):
         RCADRegressor().fit(x[:, :3], 1e200 * y)
 
 

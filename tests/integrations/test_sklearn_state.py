@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save, save_file
 from sklearn.base import clone
 
-from one_line import one_line
+from one_line import fails_in_one_line
 from people import DIABETES, WINE, people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
@@ -137,7 +137,7 @@ def saved(header: str | None) -> bytes:
 def test_garbage_is_refused_in_one_line(data: bytes | None, words: str, tmp_path: Path) -> None:
     if data is not None:
         (tmp_path / "x").write_bytes(data)
-    with one_line(match=words):
+    with fails_in_one_line(match=words):
         RCADClassifier.load(tmp_path / "x")
 
 
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     half, says = path.read_bytes()[:1000], "expected a RCADClassifier .* parameters, but got a tensor"
     for data, words in ((half, "expected an estimator saved by rcad"), (less, says)):
         (tmp_path / "damaged").write_bytes(data)
-        with one_line(match=words):
+        with fails_in_one_line(match=words):
             RCADClassifier.load(tmp_path / "damaged")
 
 

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import rcad
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from people import DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, network
@@ -217,7 +217,7 @@ def test_what_cannot_change_is_refused_in_one_line() -> None:
     weights = model.network_.flat.clone()
     model.set_params(hidden_layer_sizes=(20, 10))
     for go_on in (model.fit, model.partial_fit):
-        with one_line("expected hidden_layer_sizes=(20,) to go on training, but got (20, 10); "):
+        with fails_in_one_line("expected hidden_layer_sizes=(20,) to go on training, but got (20, 10); "):
             go_on(*WINE)
     assert torch.equal(model.network_.flat, weights)
     assert model.set_params(hidden_layer_sizes=(5,), warm_start=False).fit(*WINE).n_iter_ == 2

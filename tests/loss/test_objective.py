@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad import (
     Bernoulli,
     Categorical,
@@ -244,18 +244,18 @@ WRONG: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_batches_and_options_are_named_in_one_sentence(message: str) -> None:
     x, y, call, options, *_ = (*WRONG[message](*images()), {}, {})
-    with one_line(message):
+    with fails_in_one_line(message):
         Objective(smooth_net(), terms=RCAD_TERMS, **options)(x, y, **call)
 
 
 def test_one_output_and_inference_mode_are_named() -> None:
     x, y = images()
-    with one_line("expected at least 2 classes"):
+    with fails_in_one_line("expected at least 2 classes"):
         Objective(nn.Sequential(nn.Flatten(), nn.Linear(192, 1)), terms=RCAD_TERMS)(x, y)
     objective = Objective(smooth_net(), terms=RCAD_TERMS)
     with torch.inference_mode():
         inside = x + 0
-        with one_line("expected to be outside torch.inference_mode()"):
+        with fails_in_one_line("expected to be outside torch.inference_mode()"):
             objective(x, y)
-    with one_line("expected an input made outside torch.inference_mode()"):
+    with fails_in_one_line("expected an input made outside torch.inference_mode()"):
         objective(inside, y)

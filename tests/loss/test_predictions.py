@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from predictions import cases
 from rcad import InputError
 from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
@@ -39,7 +39,7 @@ BAD = {
 @pytest.mark.parametrize("fault", BAD)
 def test_faults_are_named(metric: Callable[..., Any], fault: str) -> None:
     output, y, says = BAD[fault]
-    with one_line(match=says):
+    with fails_in_one_line(match=says):
         metric(output, y)
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad import (
     RCAD,
     Bernoulli,
@@ -222,9 +222,9 @@ def test_alpha_is_measured_on_every_kind_of_batch(name: str) -> None:
 @pytest.mark.parametrize("alpha", [1.0, "auto"])
 def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha: Any) -> None:
     criterion = RCAD(alpha)
-    with one_line("expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long()"):
+    with fails_in_one_line("expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long()"):
         taught(criterion, [(X, Y.float())])
-    with one_line("expected integer labels of shape"):
+    with fails_in_one_line("expected integer labels of shape"):
         taught(criterion, [(X, Y[:, None].float())])
     taught(criterion, [(X, Y)])
     assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
 from rcad.models import Model, build, load_weights
 from rcad.models.convnets import WideBlock
@@ -322,7 +322,7 @@ class Malicious:
 def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> None:
     path = tmp_path / "w.pt"
     torch.save({"x": Malicious(tmp_path / "owned")}, path, _use_new_zipfile_serialization=zipped)
-    with one_line(match="tensors only"):
+    with fails_in_one_line(match="tensors only"):
         load_weights(net(1), path)
     assert not (tmp_path / "owned").exists()
 
@@ -337,7 +337,7 @@ def test_broken_files(tmp_path: Path, name: str, damage: str) -> None:
         save_file(state(net(1)), path)
     content = path.read_bytes()
     path.write_bytes({"empty": b"", "text": b"hello", "truncated": content[: len(content) // 2]}[damage])
-    with one_line(match=f"expected .*{name} to"):
+    with fails_in_one_line(match=f"expected .*{name} to"):
         load_weights(net(1), path)
 
 
@@ -356,5 +356,5 @@ def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes, error
 
 
 def test_a_file_of_something_else(tmp_path: Path) -> None:
-    with one_line("but got list"):
+    with fails_in_one_line("but got list"):
         load(net(1), [1, 2], tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
 from rcad.loss.method_rows import label, rows_to_plain
 from rcad.loss.methods import Method
@@ -240,7 +240,7 @@ def test_bad_files_are_named(tmp_path, content, message):
     path = tmp_path / "my.toml"
     if content is not None:
         path.write_bytes(content)
-    with one_line(message, str(path)):
+    with fails_in_one_line(message, str(path)):
         load_config(path)
 
 

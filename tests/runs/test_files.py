@@ -12,7 +12,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
 from rcad.runs import files, locks
 from rcad.runs.locks import BusyError, RunLock, held_here, is_locked
@@ -166,7 +166,7 @@ def test_a_second_process_is_told_who_holds_it_until_that_is_killed(path):
     try:
         assert is_locked(path)
         assert not held_here(path)
-        with one_line(f"expected run 0123 to be free, but process {process.pid} on "):
+        with fails_in_one_line(f"expected run 0123 to be free, but process {process.pid} on "):
             RunLock(path, "0123")
     finally:
         process.send_signal(signal.SIGKILL)

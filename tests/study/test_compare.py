@@ -11,7 +11,7 @@ import pytest
 
 import rcad
 from made import files, table
-from one_line import one_line, refusals
+from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.markdown import markdown
@@ -157,7 +157,7 @@ def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest
     file.write_text(json.dumps(plain))
     assert compare()["results"]["erm"]["nll"]["diverged"] == 1
     file.write_text(json.dumps({**plain, "methods": {"rcad": 3}}))
-    with one_line("expected the comparison in out/compare.json.methods.rcad to be of type dict"):
+    with fails_in_one_line("expected the comparison in out/compare.json.methods.rcad to be of type dict"):
         compare()
 
 

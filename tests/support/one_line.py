@@ -14,7 +14,7 @@ from rcad.errors import InputError
 
 
 @contextmanager
-def one_line(*says: str, match: str | None = None) -> Iterator[None]:
+def fails_in_one_line(*says: str, match: str | None = None) -> Iterator[None]:
     """What is inside must be refused, in a line that says all of this."""
     with pytest.raises(InputError, match=match) as caught:
         yield
@@ -32,7 +32,7 @@ def refusals(*rows: tuple[Any, ...], of: Callable[..., object] = operator.call) 
     @pytest.mark.parametrize("row", rows, ids=[row[-1] for row in rows])
     def test(row: tuple[Any, ...]) -> None:
         *arguments, says = row
-        with one_line(match=".*".join(map(re.escape, says.split(" .. ")))):
+        with fails_in_one_line(match=".*".join(map(re.escape, says.split(" .. ")))):
             of(*arguments)
 
     return test

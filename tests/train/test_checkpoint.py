@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad.errors import InputError
 from rcad.runs.files import DamagedError
 from rcad.train import checkpoint
@@ -61,7 +61,7 @@ def test_a_header_that_is_not_ours_is_refused_in_one_line(text: str, message: st
     with safe_open(str(path), framework="pt") as file:
         (key,) = file.metadata()
     save_file({"a": torch.ones(3)}, path, metadata={key: text})
-    with one_line(match=rf"^{message}$"):
+    with fails_in_one_line(match=rf"^{message}$"):
         load_tensors(path)
 
 

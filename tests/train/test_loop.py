@@ -16,7 +16,7 @@ from torch import nn
 
 import tiny_runs
 from equal import same_parameters
-from one_line import one_line
+from one_line import fails_in_one_line
 from rcad import GradientStep, compose, methods, suggest_alpha
 from rcad.data.dataset import Dataset, Split
 from rcad.data.registry import load
@@ -222,7 +222,7 @@ def test_a_seed_decides_everything_and_touches_nothing_else() -> None:
 )
 def test_a_method_that_does_not_fit_the_data_is_named(settings: RunConfig, data: Dataset, says: str) -> None:
     problem = prepare(settings, data, CPU)
-    with one_line(says):
+    with fails_in_one_line(says):
         method_of(settings, problem)
 
 
