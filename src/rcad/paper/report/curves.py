@@ -133,9 +133,9 @@ def _result(ax: Any, y: float, values: Sequence[float], printed: float | None, c
 
 
 def set_scale(ax: Any, x: Sequence[float]) -> None:
-    """A logarithmic axis where x spans more than a decade; ticks at the values themselves while they are few."""
+    """A logarithmic axis where x spans a decade or more; ticks at the values themselves while they are few."""
     places = sorted(set(x))
-    if places and places[0] > 0 and places[-1] / places[0] > 10:
+    if places and places[0] > 0 and places[-1] / places[0] >= 10:
         ax.set_xscale("log")
         ax.minorticks_off()
         ticks: list[float] = []

@@ -126,7 +126,7 @@ def figure(rows: Sequence[Gain]) -> Figure:
             ax.set_ylim(len(group) - 0.5, -0.5)
             ax.set_xlabel(f"{measure.name}: {measure.unit} better than ERM", fontsize=8)
         pair[0].set_title(name, fontsize=9, loc="left")
-        names = [drawing.label(row.name.replace("LS", "label smoothing", 1), 44, 1) for row in group]
+        names = [drawing.label(row.name.replace("LS", "label smoothing", 1)) for row in group]
         pair[0].set_yticks(range(len(group)), names, fontsize=8)
         pair[1].set_yticks(range(len(group)), [""] * len(group))
     return drawing.finish(drawn, [], *about("few-labels"), "few-labels", wide=True)

@@ -155,7 +155,9 @@ def titled(studies: Sequence[Study]) -> list[Study]:
     order = {target: index for index, target in enumerate(TARGETS)}
     titles: set[str] = set()
     ordered = []
-    for study in sorted(studies, key=lambda s: (order.get(s.target, len(order)), s.target, s.tuned, str(s.path))):
+    for study in sorted(
+        studies, key=lambda s: (order.get(s.target, len(order)), s.target, s.tuned, str(s.path).removesuffix(".json"))
+    ):
         title = f"{study.target}: {study.title}" if study.target in TARGETS else study.title
         if title.casefold() in titles:
             file = study.path and f"{study.path.parent.name}/{study.path.name}"
