@@ -112,7 +112,9 @@ def test_more_candidates_keep_the_weight_decay_that_erm_chose(tmp_path: Path) ->
     near = [trial["values"][tuned.DECAY] / decay for trial in erm[2:]]
     assert all(0.5 <= ratio <= 2 for ratio in near)
     assert 1.0 not in near
-    words = f"2 more candidates at the weight decay that ERM chose among these (n=500: {decay:.4g})"
+    words = (
+        f"The other 2 candidates of every method have the weight decay that ERM chose among these (n=500: {decay:.4g})"
+    )
     assert words in made.details["search"]["design"]
     assert "--candidates 4" in outcome.files[1].read_text()
 

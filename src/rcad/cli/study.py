@@ -91,8 +91,8 @@ def tune(
 
     The budget counts trials and is the same for every method; the first trial is the method's default. Each trial is
     trained on every seed. Run the same command again to continue, or with a larger budget to add trials. --space is
-    key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto counts in half distances between
-    classes; a key is a parameter of the method or a setting such as optim.lr.
+    key=log(A, B), uniform(A, B), int(A, B), choice(X, Y) or auto(A, B), where auto multiplies
+    what rcad suggest-alpha measures; a key is a parameter of the method or a setting such as optim.lr.
 
     rcad tune --data diabetes --method rcad --budget 4 --epochs 2
     rcad tune --data diabetes --method rcad --space "lam=log(0.1, 1)" --epochs 2

@@ -38,7 +38,7 @@ def suggest_alpha(
 
     alpha is half the median distance from a training example to the nearest example of another class; this needs no
     training. Then a small ERM model is trained to find where its predictions flip along the adversarial direction: an
-    alpha below that distance tends to hurt. rcad train --method rcad uses the same number.
+    alpha below that distance tends to hurt. rcad train --method rcad measures alpha in the same way.
 
     rcad suggest-alpha --data digits[:100]
     rcad suggest-alpha --data my.csv --target colour

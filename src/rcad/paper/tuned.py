@@ -172,14 +172,14 @@ class Search:
         chose = "; ".join(f"{column}: {decay:.4g}" for column, decay in self.decays.items())
         first = self.plan.suite.rows[0]
         more = (
-            f" Then every method had {self._more} more candidates at the weight decay that {first} chose among these "
+            f" The other {self._more} candidates of every method have the weight decay that {first} chose among these "
             f"({chose}): points of its own parameters, or, without any, weight decays from half to twice it."
         )
         return (
-            f"Every method chose among {count} candidates: the paper's setting, and {count - 1} points of a Halton "
-            f"sequence over weight decay ({DECAYS.partition('=')[2]}, the same values for all methods) and the "
-            f"method's own parameters ({ranges}). {HELD_OUT:.0%} of the images were held out and chose, by NLL at the "
-            "last epoch, "
+            f"Every method chose among {count + self._more} candidates: the paper's setting and {count - 1} points of "
+            f"a Halton sequence over weight decay ({DECAYS.partition('=')[2]}, the same values for all methods) and "
+            f"the method's own parameters ({ranges}). {HELD_OUT:.0%} of the images were held out and chose, by NLL at "
+            "the last epoch, "
             f"mean over {len(seeds)} seeds ({', '.join(map(str, seeds))}) that the table does not use.{whole}{network}"
             f"{more if chose else ''}"
         )

@@ -245,7 +245,7 @@ def attack_in_short(root: Path) -> str:
         ["records lost, doubled or different", str(sum(faults[:3]))],
         ["unexpected errors, crashes, messages that are not one clear line, leftover files", str(sum(faults[3:]))],
     ]
-    return table([f"[{record['minutes']:.0f} minutes of attack](docs/damage.md)", tried], rows)
+    return table([f"[{record['minutes']:.0f} minutes of kills and damage](docs/damage.md)", tried], rows)
 
 
 def attack(root: Path) -> str:
