@@ -96,6 +96,12 @@ def test_dry_run_says_what_becomes_of_several_devices(done: Cli, words: tuple[st
     assert plan in done(*SMALL, "--method", "erm", "--device", "cpu", *words, "--dry-run").out.splitlines()[1]
 
 
+def test_a_dry_run_measures_alpha_on_the_split_of_its_seed(done: Cli) -> None:
+    plans = [done(*SMALL, "--method", "rcad", "--seed", seed, "--dry-run").out.splitlines()[1] for seed in ("0", "5")]
+    first, other = (plan.partition("rcad(alpha=")[2].partition(",")[0] for plan in plans)
+    assert float(first) != float(other)
+
+
 def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
     """That it is the same run when read again, tests/contracts/test_config_ids.py says."""
     method = "mixup + rcad(alpha=1, lam=0.02)"

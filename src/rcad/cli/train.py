@@ -120,7 +120,9 @@ def train(
         from rcad.train.run import plan_of
 
         place = Place.of(runs, **reading.places, device=machines.device, stream=stream)
-        _print_configs(configs, as_json, None if as_json else plan_of(first, place) + _shares(machines, len(configs)))
+        _print_configs(
+            configs, as_json, None if as_json else plan_of(configs[0], place) + _shares(machines, len(configs))
+        )
         return
     where = {**reading.places, **machines.places, "stream": stream}
     if track or tensorboard:
