@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rcad.errors import LONGEST, InputError, check_parameters, command, fails_in_one_line, fitting, one_of, shaped
+from rcad.errors import LONGEST, InputError, check_parameters, command, fitting, one_line, one_of, shaped
 
 NAME = "/data/" + "x" * 400 + "/last.csv"
 
@@ -16,7 +16,7 @@ NAME = "/data/" + "x" * 400 + "/last.csv"
 @given(st.text(max_size=900), st.integers(30, 400))
 @settings(deadline=None)
 def test_a_message_is_one_short_line_whatever_is_in_it(text: str, most: int) -> None:
-    line = fails_in_one_line(text, most)
+    line = one_line(text, most)
     assert len(line) <= most
     assert not any(ord(letter) < 32 or 127 <= ord(letter) < 160 for letter in line)
 
@@ -38,8 +38,8 @@ def test_a_near_miss_among_many_is_named_without_the_list() -> None:
 
 def test_short_messages_stay_and_a_command_that_does_not_fit_is_left_out() -> None:
     short = "expected a file, but got none; check the path"
-    assert fails_in_one_line("expected a  file,\nbut got\tnone; check the path") == short
-    line = fails_in_one_line(f"expected a record, but got none; run: rcad train --data {NAME}")
+    assert one_line("expected a  file,\nbut got\tnone; check the path") == short
+    line = one_line(f"expected a record, but got none; run: rcad train --data {NAME}")
     assert line.startswith("expected a record, but got none; a shorter path")
     assert "rcad train" not in line
 
