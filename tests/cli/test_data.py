@@ -208,7 +208,7 @@ def test_without_the_options_ids_are_what_they_were(cli: Cli) -> None:
 
 
 def test_images_are_streamed_where_that_is_asked_for(done: Cli, refused: Refused) -> None:
-    """That the weights are the same, tests/train/test_streamed.py says."""
+    """That the weights are the same, tests/train/test_run.py says."""
     for i in range(48):
         path = Path("pictures", "val" if i % 4 == 3 else "train", "ab"[i // 4 % 2])
         path.mkdir(parents=True, exist_ok=True)
