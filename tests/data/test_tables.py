@@ -157,6 +157,7 @@ IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
 SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
 SLIP_SAID = "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"
+MIXED = lines("a|y", "$1,870.60|1", "1 870,60|2", *(f"{i},50|{i}" for i in range(20)))
 TYPO = "n,y\n" + "".join(f"{i},{i % 2}\n" for i in range(150)) + "abc,1\n"
 
 
@@ -197,6 +198,13 @@ test_bad_tables = refusals(
         "expected column 'code' of .. is it an identifier? drop the column",
     ),
     ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .. , but got '1,234'; write 1.5"),
+    (MIXED, {}, "numbers in column 'a' of .. t.csv, but got '$1,870.60' in line 2 and '1 870,60' in line 3; write all"),
+    (MIXED, {"target": "a", "task": "regression"}, "but got '$1,870.60' in line 2 and '1 870,60' in line 3"),
+    (
+        lines("a|y", "1/2/2020|1", "2020-01-31|2"),
+        {},
+        "'1/2/2020' in line 2 and '2020-01-31' in line 3; write all of them",
+    ),
     (SLIP, {}, SLIP_SAID),
     (SLIP, {"target": "a"}, SLIP_SAID),
     ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2^53 in size in line 3, column 'y'"),

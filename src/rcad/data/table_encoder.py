@@ -225,8 +225,15 @@ def as_text(table: Table, column: int) -> Text:
 
 
 def check_numbers(table: Table, column: int) -> None:
-    """Refuse numbers that would pass for text: commas that could mean two things, and typing errors."""
+    """Refuse numbers that would pass for text: written in two ways, commas that could mean two things, slips."""
     text = as_text(table, column)
+    if pair := _unlike(text.levels):
+        got = " and ".join(f"{_short(level)!r} in {table.line(text.row_of(level))}" for level in pair)
+        plain = "2021-12-31" if any(_days(level, style) is not None for level in pair for style in DATES) else "1870.60"
+        raise InputError(
+            f"expected one way of writing numbers in column {table.names[column]!r} of {table.path}, but got {got}; "
+            f"write all of them like {plain}"
+        )
     comma = next((level for level in text.levels if "," in level), None)
     if comma is not None and all(number_of(level.replace(",", "")) is not None for level in text.levels):
         raise InputError(
@@ -240,6 +247,18 @@ def check_numbers(table: Table, column: int) -> None:
             f"expected a number in {table.where(text.row_of(strange[0]), column)}, but got {_short(strange[0])!r} "
             f"among {count} different numbers; correct it, or leave it empty if it is missing"
         )
+
+
+def _unlike(levels: Sequence[str]) -> list[str] | None:
+    """Two numbers or dates that no one style reads; None where a text is neither, or one style reads all."""
+    styles: dict[str, set[Style]] = {}
+    for level in levels:
+        styles[level] = {style for style in get_args(Style) if _parse(level, style) is not None}
+        if not styles[level]:
+            return None
+    one = min(levels, key=lambda level: len(styles[level]), default="")
+    other = next((level for level in levels if not styles[level] & styles[one]), None)
+    return None if other is None else sorted([one, other], key=levels.index)
 
 
 def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:

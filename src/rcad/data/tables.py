@@ -175,10 +175,11 @@ def list_names(names: Sequence[str]) -> str:
 def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]:
     """The task, how regression targets are written, and a sentence on how it was chosen."""
     style = style_of(table.columns[t])
+    if style is None and task != "classification":
+        table_encoder.check_numbers(table, t)
     if task != "auto":
         return task, style or "plain", f"{task} as told"
     if style is None:
-        table_encoder.check_numbers(table, t)
         return "classification", "plain", "classification, since the target is text (--task to change)"
     distinct = np.unique(numbers(table, t, style))
     few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))
