@@ -230,12 +230,14 @@ def load(target: Model, content: Any, folder: Path) -> None:
     load_weights(target, folder / "w.pt")
 
 
-@pytest.mark.parametrize("wrap", [None, "state_dict", "model"])
+@pytest.mark.parametrize("wraps", [[], ["state_dict"], ["model"], ["net"], ["state_dict", "model"]])
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
-def test_state_dict_round_trip(tmp_path: Path, wrap: str | None, prefix: str) -> None:
+def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) -> None:
     source, target = net(1), net(2)
     content: Any = {prefix + k: v for k, v in source.state_dict().items()}
-    load(target, {wrap: content, "epoch": 3} if wrap else content, tmp_path)
+    for wrap in wraps:
+        content = {wrap: content, "epoch": 3}
+    load(target, content, tmp_path)
     assert equal(state(source), state(target))
 
 
@@ -283,7 +285,7 @@ OTHER_IMAGES = r"ImageNet's first layer for images above 64 pixels \(--size 224\
 
 
 MISSING = r"'layer2.0.conv1.weight' of a ResNet in .*w.pt, but it is missing; .* \(--model\)"
-SPARSE = "dense tensors of real numbers, but got another kind under 'fc.weight'"
+SPARSE = "dense tensors of real numbers in .*w.pt, but got another kind under 'fc.weight'"
 
 
 @pytest.mark.parametrize(
@@ -295,7 +297,8 @@ SPARSE = "dense tensors of real numbers, but got another kind under 'fc.weight'"
         ({"conv1.weight": torch.zeros(4, 3, 7, 7)}, OTHER_IMAGES),
         ({"conv1.weight": torch.zeros(4, 1, 3, 3)}, r"the file's network takes images of 1 channels$"),
         ({"fc.weight": torch.zeros(())}, r"of shape \(3, .*, but got \(\)"),
-        ({"fc.weight": 3}, "but got int under 'fc.weight'"),
+        ({"fc.weight": 3}, "tensors by name in .*w.pt, but got int under 'fc.weight'"),
+        ({"generator": {"fc.weight": torch.zeros(1)}}, "in .*w.pt, but got dict under 'generator'"),
         ({3: torch.zeros(2)}, "but got Tensor under 3"),
         ({"fc.weight": torch.zeros(2, 2).to_sparse()}, SPARSE),
         ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, SPARSE),

@@ -29,6 +29,9 @@ TIMM = "timm:"
 MODELS: tuple[str, ...] = (*NETWORKS, f"{TIMM}NAME")  # the names that `build` knows; NAME is any of timm's
 
 PRETRAINED = "pretrained"
+WRAPPERS = ("state_dict", "model", "model_state_dict", "net")
+"""Where a checkpoint keeps its state dict, one inside the other up to `MOST_WRAPPED` times."""
+MOST_WRAPPED = 3
 WIDE = 512  # a wider convnet is counted before memory is taken for it
 LARGEST_SMALL_IMAGE = 64  # up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise
 
@@ -103,10 +106,10 @@ def load_weights(model: Model, path: str | Path) -> None:
     and deviations of `Normalize` and BatchNorm's batch counters.
 
     Args:
-        path: a .safetensors file, or a state dict saved by torch.save, bare or under "state_dict" or "model".
+        path: a .safetensors file, or a state dict saved by torch.save, bare or in a checkpoint under one of `WRAPPERS`.
     """
     path = Path(path)
-    stored, own = _unwrap(_read(path), model), model.state_dict()
+    stored, own = _unwrap(_read(path), model, path), model.state_dict()
     head, weight = f"{model.head_name}.", f"{model.head_name}.weight"
     if weight in stored and stored[weight].ndim and len(stored[weight]) != len(own[weight]):
         outputs = len(stored[weight]), len(own[weight])
@@ -172,22 +175,24 @@ def _read(path: Path) -> Mapping[str, Any]:
     except Exception as error:  # neither library has a common base for what a damaged file raises
         kind, reason = "safetensors file" if is_safe else "PyTorch state dict", str(error).split("\n")[0]
         raise InputError(f"expected {path} to be a {kind}, but got: {reason or type(error).__name__}") from error
-    for key in ("state_dict", "model"):
-        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
-            content = content[key]
+    for _ in range(MOST_WRAPPED):
+        inner = (content[key] for key in WRAPPERS if isinstance(content, Mapping) and key in content)
+        content = next((value for value in inner if isinstance(value, Mapping)), content)
     if not isinstance(content, Mapping):
         raise InputError(f"expected {path} to hold a state dict, but got {type(content).__name__}")
     return content
 
 
-def _unwrap(content: Mapping[str, Any], model: Model) -> dict[str, Tensor]:
+def _unwrap(content: Mapping[str, Any], model: Model, path: Path) -> dict[str, Tensor]:
     """The tensors by the model's own names."""
     tensors: dict[str, Tensor] = {}
     for key, value in content.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
-            raise InputError(f"expected tensors by name, but got {type(value).__name__} under {shown(key)}")
+            raise InputError(f"expected tensors by name in {path}, but got {type(value).__name__} under {shown(key)}")
         if value.layout != torch.strided or value.is_quantized or value.is_complex() or value.is_meta:
-            raise InputError(f"expected dense tensors of real numbers, but got another kind under {shown(key)}")
+            raise InputError(
+                f"expected dense tensors of real numbers in {path}, but got another kind under {shown(key)}"
+            )
         name = key
         while name.startswith(("module.", "_orig_mod.")):  # wrappers of other programs
             name = name.split(".", 1)[1]
