@@ -121,11 +121,24 @@ def test_images_that_got_another_size_are_changed_data(done: Cli, refused: Refus
     refused("evaluate", *Store.open("runs").ids(), "--suite", "calibration", says=advice)
 
 
-def test_a_foreign_table_has_the_target_of_the_run(own_run: str, done: Cli, refused: Refused) -> None:
-    files(other_dot_csv=table(30), bare_dot_csv=table().replace("colour", "c"))
+def test_a_foreign_table_has_the_columns_of_the_run_in_any_order(own_run: str, done: Cli, refused: Refused) -> None:
+    rows = [line.split(",") for line in table(30).splitlines()]
+    turned = "\n".join(",".join([*reversed(row), "note"]) for row in rows)
+    files(other_dot_csv=table(30), turned_dot_csv=turned, lacks_dot_csv=turned.replace("width", "w"))
     words = ("evaluate", own_run, "--suite", "ood", "--ood-data")
-    assert "ood_other.csv_msp_auroc" in done(*words, "other.csv", "--json").json()["groups"][0]["numbers"]
-    refused(*words, "bare.csv", says="expected target to be a column of bare.csv, but got 'colour'")
+    numbers = done(*words, "other.csv,turned.csv", "--json").json()["groups"][0]["numbers"]
+    assert numbers["ood_other.csv_msp_auroc"] == numbers["ood_turned.csv_msp_auroc"]
+    refused(
+        *words, "lacks.csv", says="'width' in lacks.csv, but its columns are price, colour, w, length, note; add it"
+    )
+
+
+def test_a_foreign_table_is_none_for_images(done: Cli, refused: Refused) -> None:
+    images()
+    files(other_dot_csv=table(30))
+    done("train", "--data", "images", "--method", "erm", "--epochs", "1", "-q")
+    words = ("evaluate", *Store.open("runs").ids(), "--suite", "ood", "--ood-data", "other.csv")
+    refused(*words, says="expected images as the run was trained on, but other.csv holds a table")
 
 
 def test_an_interruption_keeps_what_is_finished(runs: Path) -> None:

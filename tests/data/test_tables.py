@@ -168,7 +168,8 @@ test_bad_tables = refusals(
     ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .. t.csv, but got 3"),
     ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .. t.csv to differ, but got 'a' twice"),
     ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .. t.csv, but column 2 has none"),
-    ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .. but got numbers; add a line of names"),
+    ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
+    ("1,u,4\n3,v,5\n5,u,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
     (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .. t.csv, but got byte 0xe9 in line 2"),
     ("a,prices\n1,2\n1,3\n", {"target": "price"}, "but got 'price'; did you mean 'prices'?"),
     ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
@@ -219,6 +220,7 @@ test_bad_tables = refusals(
     ("texts", "expected"),
     [
         (["1,5", "7", "-12,25"], [1.5, 7, -12.25]),
+        (["0,126", "1,384", "12,250"], [0.126, 1.384, 12.25]),
         (["1,234.50", "7", "1,234,567"], [1234.5, 7, 1234567]),
         (["-1.234,5", "0,25", "7"], [-1234.5, 0.25, 7]),
         (["$1,870.60", "$ 12", "-$3.5"], [1870.6, 12, -3.5]),

@@ -177,15 +177,23 @@ def test_images_in_memory_and_in_files_are_the_same(digits, tmp_path):
 @pytest.mark.parametrize(
     ("x", "says"),
     [
-        (np.zeros((4, 3, 8, 8), np.uint8), r"images of shape \(N, 1, 8, 8\), but got \(4, 3, 8, 8\)"),
+        (np.zeros((4, 3, 8, 8), np.uint8), r"images of shape \(N, 1, 8, 8\) in the array, but got \(4, 3, 8, 8\)"),
         (np.zeros((0, 1, 8, 8), np.uint8), r"but got \(0, 1, 8, 8\)"),
-        (np.full((4, 8, 8), -0.5), "uint8 pixels or numbers in .0, 1., but got values from -0.5 to -0.5"),
+        (np.full((4, 8, 8), -0.5), "numbers in .0, 1. in the array, but got values from -0.5 to -0.5"),
         (np.full((4, 8, 8), np.nan), "but got values from nan"),
         ([["a"]], "expected an array of numbers, a frame or a path"),
-        ("nowhere", "expected an image or a folder with images, but found none at nowhere"),
+        ("nowhere", "expected an image or a folder with images at nowhere, but found nothing"),
+        (".", r"expected an image or a folder with images at \., but found no image there"),
+        ("wide.npy", r"in wide.npy, but got \(4, 8, 8, 3\); bring them to it"),
+        ("deep.npy", "in deep.npy, but got values from 4e.04 to 4e.04; divide pixels by the largest there can be"),
+        ("words.npy", r"expected an array of numbers, a frame or a path, but got array\(\['a'\], dtype='<U1'\)$"),
     ],
 )
-def test_images_that_do_not_fit(digits, x, says):
+def test_images_that_do_not_fit(digits, x, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("wide.npy", np.zeros((4, 8, 8, 3), np.uint8))
+    np.save("deep.npy", np.full((4, 8, 8), 40000, np.uint16))
+    np.save("words.npy", np.array(["a"]))
     with pytest.raises(rcad.InputError, match=says):
         digits.predict(x)
 
@@ -254,8 +262,12 @@ def test_what_a_table_lacks_or_adds(prices, tmp_path, caplog):
     path.write_text(f"{header}\n{first.replace('Bonn', '')}\n")
     assert prices.predict(path) == unknown  # as a missing one does
     path.write_text(f"{header.replace('city', 'town')}\n{first}\n")
-    with pytest.raises(rcad.InputError, match=r"expected a column 'city' in .*new.csv, but it is missing"):
+    with pytest.raises(
+        rcad.InputError, match=r"'city' in .*new.csv, but its columns are id, area, floor, town, .*; add it"
+    ):
         prices.predict(path)
+    with pytest.raises(rcad.InputError, match="expected a table, but found a folder at"):
+        prices.predict(tmp_path)
     path.write_text(f"{header}\n{first.replace('2020-01-01', 'today')}\n")
     with pytest.raises(rcad.InputError, match="expected a date in line 2, column 'sold'"):
         prices.predict(path)

@@ -18,8 +18,8 @@ from rcad.data.dataset import Dataset, check_several
 from rcad.data.decoding import ImageFiles, ImageSet, Reading, is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
-from rcad.data.table_files import UNNAMED, Table, read_table
-from rcad.data.tables import class_labels, column_position, list_names, with_targets
+from rcad.data.table_files import UNNAMED, Table, list_names, read_table
+from rcad.data.tables import class_labels, column_position, with_targets
 from rcad.errors import InputError, expanded
 
 MOST_OTHERS = 100_000

@@ -234,12 +234,12 @@ def load(
     return dataclasses.replace(dataset, name=name, note=note, source=source)
 
 
-def is_there(name: str, data_dir: Path | str | None = None) -> bool:
-    """Whether a file or folder lies where `load` looks for a name that is none of `READERS`."""
+def find(name: str, data_dir: Path | str | None = None) -> Path | None:
+    """The file or folder that lies where `load` looks for a name that is none of `READERS`."""
     try:
-        return bool(_existing(name, data_root(data_dir)))
+        return None if name in READERS else _existing(name, data_root(data_dir))
     except InputError:
-        return False
+        return None
 
 
 def available(data_dir: Path | str | None = None) -> list[Available]:
@@ -371,8 +371,8 @@ def _recognised(path: Path, cache_dir: Path, *, has_labels: bool) -> Recognised:
 
     if path.is_dir() and any(map(is_image_name, _names(path))):
         raise InputError(
-            f"expected labels for the images in {path}, but it holds neither class folders nor a table; give "
-            "--labels FILE, a table with file names and labels, or make a folder for each class"
+            f"expected labels for the images in {path}, but it holds neither class folders nor a table; make "
+            "a folder for each class, or when training give --labels FILE, a table with file names and labels"
         )
     if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise InputError(f"expected a table as .csv, .tsv or .parquet, but got {path}; save it as CSV (UTF-8)")

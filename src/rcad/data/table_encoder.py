@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data.scaling import Standardizer, beyond_float64
-from rcad.data.table_files import UNNAMED, Numbers, Table, Text, number_of
+from rcad.data.table_files import UNNAMED, Numbers, Table, Text, list_names, number_of
 from rcad.errors import InputError, one_of, shaped
 
 UNKNOWN = "?"  # how the feature of a value is named that is missing, or that was not there when the encoder was fitted
@@ -43,7 +43,7 @@ _NUMBER_NAME = re.compile(r"(?i:(?:.+[ _.-])?(?:no|nr|num|number|key|ref))|.+(?:
 _UNITS = re.compile(r"[$€£¥₹%]|\b(?:USD|EUR|GBP|CHF|JPY)\b")
 _MONEY = re.compile(r"[^\W\d_]|[$€£¥₹]")
 _SPACES = re.compile(r"[\s\u00a0\u2009\u202f'\u2019]")
-_GROUPED = r"[+-]?(?:\d{{1,3}}(?:{0}\d{{3}})+|\d+)(?:{1}\d+)?"
+_GROUPED = r"[+-]?(?:[1-9]\d{{0,2}}(?:{0}\d{{3}})+|\d+)(?:{1}\d+)?"
 _POINT, _COMMA = (re.compile(_GROUPED.format(*two)) for two in ((",", r"\."), (r"\.", ",")))
 _ISO = re.compile(r"(\d{4})[-/.](\d\d?)[-/.](\d\d?)")
 _DAYS = re.compile(r"(\d\d?)([./-])(\d\d?)\2(\d{4})")
@@ -102,7 +102,8 @@ class TableEncoder:
         parts, places = [], {name: j for j, name in enumerate(table.names)}
         for code in self.codes:
             if code.name not in places:
-                raise InputError(f"expected a column {code.name!r} in {table.path}, but it is missing; add it")
+                got = list_names(table.names)
+                raise InputError(f"expected a column {code.name!r} in {table.path}, but its columns are {got}; add it")
             j = places[code.name]
             if code.levels is None:
                 parts.append(numbers(table, j, code.style, largest)[:, None])
@@ -205,7 +206,7 @@ def numbers(table: Table, column: int, style: Style = "plain", largest: float = 
             level = values.levels[by_level.index(None)]
             place, kind = table.where(values.row_of(level), column), "a date" if style in DATES else "a number"
             written = f", written as in training (like {EXAMPLES[style]})" if style in EXAMPLES else ""
-            raise InputError(f"expected {kind} in {place}{written}, but got {_short(level)!r}")
+            raise InputError(f"expected {kind} in {place}{written}, but got {_short(level)!r}; correct it")
         parsed = np.asarray([*by_level, np.nan], dtype=np.float64)[values.codes]
     with np.errstate(invalid="ignore"):
         large = np.flatnonzero(np.abs(parsed) > largest)

@@ -101,6 +101,12 @@ class Table:
         return Table(self.path, self.names, tuple(columns), len(rows), lambda row: self.line(int(rows[row])))
 
 
+def list_names(names: Sequence[str]) -> str:
+    """The first of these names, for a message of one line."""
+    more = ", ..." if len(names) > 8 else ""
+    return ", ".join(" ".join(name.split())[:40] for name in names[:8]) + more
+
+
 def number_of(text: str) -> float | None:
     """A text as a number, or None. Python's "1_000" is not a number here."""
     try:
@@ -112,7 +118,8 @@ def number_of(text: str) -> float | None:
 def read_table(path: Path, *, least: int = 2) -> Table:
     """Read a table of `least` rows or more from any of `SUFFIXES`; the first line of a text file names its columns."""
     if not path.is_file():
-        raise InputError(f"expected a table, but found no file at {path}; check the path")
+        got = "a folder" if path.is_dir() else "no file"
+        raise InputError(f"expected a table, but found {got} at {path}; check the path")
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"expected a file that ends in {', '.join(SUFFIXES)}, but got {path}; convert it")
@@ -199,11 +206,13 @@ def _read_text(path: Path) -> Table:
     names = [cell.strip() for cell in header]
     if not names[0]:  # an index: pandas writes no name for it, and reads it under the first of these that is free
         names[0] = next(name for k in count() if (name := f"Unnamed: 0.{k}".removesuffix(".0")) not in names)
-    if all(number_of(name) is not None for name in names):
-        raise InputError(f"expected column names in line {first} of {path}, but got numbers; add a line of names")
     rows = list(lines)
-    columns = (Text(column, as_written=True) for column in zip(*(cells for _, cells in rows), strict=True))
-    return Table(path, tuple(names), tuple(columns), len(rows), lambda row: f"line {rows[row][0]}")
+    columns = tuple(Text(column, as_written=True) for column in zip(*(cells for _, cells in rows), strict=True))
+    words = [k for k, name in enumerate(names) if number_of(name) is None]
+    # A line of numbers, and of words that are values as well, is a row.
+    if len(words) < len(names) and all(rows and names[k] in columns[k].levels for k in words):
+        raise InputError(f"expected column names in line {first} of {path}, but got values; add a line of names")
+    return Table(path, tuple(names), columns, len(rows), lambda row: f"line {rows[row][0]}")
 
 
 def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:

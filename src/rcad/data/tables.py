@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,7 +14,7 @@ from rcad.data import table_encoder
 from rcad.data.dataset import Dataset, Split, Task, check_several
 from rcad.data.scaling import compact
 from rcad.data.table_encoder import DATES, Style, TableEncoder, as_text, numbers, style_of
-from rcad.data.table_files import Table, Text, join_tables, read_table, split_tables
+from rcad.data.table_files import Table, Text, join_tables, list_names, read_table, split_tables
 from rcad.errors import InputError, expanded, one_of
 
 AnyTask = Literal["auto", "classification", "regression"]
@@ -51,10 +51,7 @@ def load(
     """
     one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)
-    files = split_tables(path) if path.is_dir() else {"train": [path]}
-    if not files:
-        raise InputError(f"expected a table called train in {path}, but got none; rename the tables after their split")
-    parts = {split: join_tables([read_table(file) for file in names], path) for split, names in files.items()}
+    parts = read_splits(path)
     t = _target_position(parts["train"], target)
     target_name = parts["train"].names[t]
     for name in drop:
@@ -116,6 +113,14 @@ def load(
     )
 
 
+def read_splits(path: Path) -> dict[str, Table]:
+    """The table of a file, as "train"; or those of a folder by split, their shards joined."""
+    files = split_tables(path) if path.is_dir() else {"train": [path]}
+    if not files:
+        raise InputError(f"expected a table called train in {path}, but got none; rename the tables after their split")
+    return {split: join_tables([read_table(file) for file in names], path) for split, names in files.items()}
+
+
 def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
     """The rows that have a target, and how many have none."""
     values = table.columns[t]
@@ -164,12 +169,6 @@ def column_position(table: Table, name: str, option: str) -> int:
         hint = f"did you mean {near[0]!r}?" if near else f"choose out of {list_names(table.names)}"
         raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
     return table.names.index(name)
-
-
-def list_names(names: Sequence[str]) -> str:
-    """The first of these names, for a message of one line."""
-    more = ", ..." if len(names) > 8 else ""
-    return ", ".join(" ".join(name.split())[:40] for name in names[:8]) + more
 
 
 def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]:

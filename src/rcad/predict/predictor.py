@@ -23,8 +23,7 @@ from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
 from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
-from rcad.data.table_files import Table, Text, frame_table, read_table
-from rcad.data.tables import list_names
+from rcad.data.table_files import Table, Text, frame_table, list_names, read_table
 from rcad.errors import InputError, expanded, fitting, html_table, shaped, shown
 from rcad.evaluate.conformal import check_coverage
 from rcad.evaluate.corruptions.generated import LUMA
@@ -76,21 +75,26 @@ class ImageInputs:
         if isinstance(x, str | Path):
             path = expanded(x)
             if path.suffix.lower() == ".npy":
-                return self.read(read_arrays(path)[""])
+                return self._array(read_arrays(path)[""], str(path))
             return self._files(path, skip_bad)
+        return self._array(x, "the array")
+
+    def _array(self, x: Any, origin: str) -> Examples:
         pixels = _tensor(x)
         if pixels.ndim == 3 and self.shape[0] == 1:
             pixels = pixels[:, None]
         if tuple(pixels.shape[1:]) != self.shape or not len(pixels):
             shape = ", ".join(map(str, self.shape))
-            raise InputError(f"expected images of shape (N, {shape}), but got {tuple(pixels.shape)}")
+            raise InputError(
+                f"expected images of shape (N, {shape}) in {origin}, but got {tuple(pixels.shape)}; bring them to it"
+            )
         if pixels.dtype != torch.uint8:
             pixels = pixels.float()
             low, high = pixels.min().item(), pixels.max().item()
             if not (low >= 0 and high <= 1):
                 raise InputError(
-                    f"expected uint8 pixels or numbers in [0, 1], but got values from {low:.4g} to {high:.4g}; "
-                    "do not normalise them"
+                    f"expected uint8 pixels or numbers in [0, 1] in {origin}, but got values from {low:.4g} to "
+                    f"{high:.4g}; divide pixels by the largest there can be, and do not normalise them"
                 )
         return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), pixels))
 
@@ -99,7 +103,8 @@ class ImageInputs:
         files = [file.relative_to(root) for file in paths if file.is_file() and is_image_name(file.name)]
         names = sorted(str(file) for file in files if not any(part.startswith(".") for part in file.parts))
         if not names:
-            raise InputError(f"expected an image or a folder with images, but found none at {path}; check the path")
+            got = "no image there" if path.exists() else "nothing"
+            raise InputError(f"expected an image or a folder with images at {path}, but found {got}; check the path")
         return Examples(len(names), ("file",), self._decoded(root, names, skip_bad))
 
     def _decoded(self, root: Path, names: Sequence[str], skip_bad: bool) -> Iterator[Part]:
@@ -193,8 +198,8 @@ class TableInputs(TableFeatures):
 def _tensor(x: Any) -> Tensor:
     try:
         return x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"expected an array of numbers, a frame or a path, but got {shown(x)} ({error})") from None
+    except (TypeError, ValueError):
+        raise InputError(f"expected an array of numbers, a frame or a path, but got {shown(x)}") from None
 
 
 def _numbered(count: int) -> list[tuple[str, ...]]:

@@ -167,7 +167,7 @@ def canonical_config(config: RunConfig) -> RunConfig:
 
 def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) -> None:
     """Refuses runs whose data have changed since they were finished. Data that are no longer there say nothing."""
-    from rcad.data.registry import READERS, is_there
+    from rcad.data.registry import READERS, find
 
     # The sets that rcad knows by name do not change, and to say so needs no torch.
     own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
@@ -183,7 +183,7 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
         try:
             problem = prepare(config, reader(config.data, progress), torch.device("cpu"))
         except InputError as error:
-            if is_there(parse_spec(config.data.name)[0], place.data_dir):
+            if find(parse_spec(config.data.name)[0], place.data_dir):
                 how = f"has changed since or cannot be read: {without_advice(str(error))}"
                 raise changed_data(config, how) from None
         else:

@@ -209,7 +209,7 @@ def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) ->
     assert own.other(odd, 8) is own.other(odd, 8)  # read once for each size
     with pytest.raises(InputError, match="expected every image to be"):
         own.other(odd)
-    with pytest.raises(InputError, match=r"expected a table .* but .*odd is images"):  # of no use in any size
+    with pytest.raises(InputError, match=r"expected a table .* but .*odd holds images"):  # of no use in any size
         foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), odd, 4, 0)
     for name in ("a", "b"):
         (tmp_path / "odd" / name / "1.png").unlink()
