@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import zipfile
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,38 +52,14 @@ def load(name_or_path: str) -> Dataset:
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an .npz by name, or the one of an .npy under ""; never with pickles, nor larger than the file."""
-    arrays = {}
-    with intact(path, "NumPy file", "save it again"):
-        if path.suffix.lower() != ".npz":
-            with path.open("rb") as file:
-                return {"": _read_array(file, path.stat().st_size, path)}
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                with archive.open(member) as file:
-                    arrays[member.filename.removesuffix(".npy")] = _read_array(file, member.file_size, path)
+    """The arrays of an .npz by name, or the one of an .npy under ""; never with pickles, which may run code."""
+    with intact(path, "NumPy file", "save plain arrays again"):
+        loaded = np.load(path, allow_pickle=False)
+        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        for array in arrays.values():
+            if array.dtype.kind == "U":  # not every four bytes are a character; found here and not later
+                "".join(array.ravel().tolist()).encode()
     return arrays
-
-
-def _read_array(file: IO[bytes], length: int, path: Path) -> Array:
-    version = np.lib.format.read_magic(file)
-    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = header(file)
-    if dtype.hasobject:
-        raise InputError(
-            f"expected plain arrays in {path}, but got pickled objects, which may run code; save numeric arrays"
-        )
-    if math.prod(shape) * dtype.itemsize > length:
-        raise InputError(
-            f"expected {path} to be a whole NumPy file, but {length} bytes cannot hold {dtype} of shape "
-            f"{str(shape)[:60]}; save it again"
-        )
-    file.seek(0)
-    array: Array = np.lib.format.read_array(file, allow_pickle=False)
-    if dtype.kind == "U":
-        array.tolist()  # not every four bytes are a character; found here and not later
-        "".join(array.ravel().tolist()).encode()
-    return array
 
 
 def _pair(arrays: dict[str, Array], x_name: str, y_name: str, path: Path) -> tuple[Array, Array]:
