@@ -215,8 +215,8 @@ def test_reads_rows_and_splits(tmp_path):
         ("n_splits", "0.5", "the number of splits in .*n_splits.txt"),
         ("n_splits", "3", "index_train_2.txt to be readable, but got: No such file"),
         ("index_train_1", "5\n1\n2\n2\n", "indices, each once, in .*index_train_1.txt, but got one twice"),
-        ("index_train_1", "5\n1\n2\n4\n", "to train or to test in split 1 of .*, but row 4 does both"),
-        ("index_train_0", "0\n1\n2\n4\n", "split 0 of .* to cover 6 rows, but got 4 to train and 1 to test"),
+        ("index_train_1", "5\n1\n2\n4\n", "each of 6 rows once in split 1 of .*, but row 3 is there 0 times"),
+        ("index_train_0", "0\n1\n2\n4\n", "each of 6 rows once in split 0 of .*, but row 3 is there 0 times"),
     ],
 )
 def test_broken_files(tmp_path, file, content, message):

@@ -10,7 +10,6 @@ import functools
 import io
 import logging
 import math
-import os
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -334,7 +333,8 @@ def decode_splits(folder: Path, images: ImageSet, how: Reading) -> tuple[str, ..
     for split, rows in images.good_rows(bad).items():
         y = images.labels[split]
         if len(rows) < len(y):
-            _keep(folder / f"{split}_x.npy", rows)
+            output = folder / f"{split}_x.npy"
+            np.save(output, np.load(output, mmap_mode="r")[rows])
         np.save(folder / f"{split}_y.npy", y[rows])
     return images.skipped(bad.values())
 
@@ -383,15 +383,3 @@ def first_shape(sources: Sequence[Source], how: Reading) -> Shape:
             if not how.skip_bad:
                 raise
     raise all_broken(sources)
-
-
-def _keep(path: Path, rows: npt.NDArray[np.int64]) -> None:
-    """Rewrite an array of images with these rows only."""
-    images = np.load(path, mmap_mode="r")
-    partial = path.with_suffix(".kept")
-    offset = allocate(partial, (len(rows), *images.shape[1:]))
-    with partial.open("r+b") as out:
-        out.seek(offset)
-        for start in range(0, len(rows), SOURCE_LENGTH):
-            out.write(images[rows[start : start + SOURCE_LENGTH]].data)
-    os.replace(partial, path)

@@ -19,7 +19,7 @@ from rcad.data.decoding import ImageFiles, ImageSet, Reading, is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_encoder import as_text
 from rcad.data.table_files import UNNAMED, Table, list_names, read_table
-from rcad.data.tables import class_labels, column_position, with_targets
+from rcad.data.tables import check_column, class_labels, with_targets
 from rcad.errors import InputError, expanded
 
 MOST_OTHERS = 100_000
@@ -162,15 +162,16 @@ def load_labelled(
     """
     how = Reading(**reading)
     images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)
-    files, target = column_position(table, column, "file_column"), _label_column(table, column, label_column)
+    check_column(table, column, "file_column")
+    target = _label_column(table, column, label_column)
     table, unlabelled = with_targets(table, target, how.skip_bad)
-    texts = as_text(table, files).texts()
+    texts = as_text(table, column).texts()
     chosen = [None if text is None else names.get(text) for text in texts]
     missing = [row for row, name in enumerate(chosen) if name is None]
     if missing and not (how.skip_bad and len(missing) < len(chosen) - 1):
         got, more = texts[missing[0]] or "", f", as are {len(missing) - 1} more of {len(chosen)}"
         raise InputError(
-            f"expected the image {got[:80]!r} of {table.where(missing[0], files)} in {images}, but it is "
+            f"expected the image {got[:80]!r} of {table.where(missing[0], column)} in {images}, but it is "
             f"missing{more if len(missing) > 1 else ''}; correct the table, or pass --skip-bad"
         )
     table = table.take(np.flatnonzero([name is not None for name in chosen]))
@@ -190,11 +191,11 @@ def load_labelled(
     note = f"{len(present):,} images in {len(classes)} classes from {images.name}, labels in {table.path.name}"
     image_set = ImageSet({"train": [ImageFiles(str(images), present)]}, {"train": y}, classes, note, skipped)
     paths = [images.absolute() / name for name in sorted(present)] + [table.path.absolute()]
-    key = {"file": column, "label": table.names[target]} | ({"once": True} if contradictory or repeated else {})
+    key = {"file": column, "label": target} | ({"once": True} if contradictory or repeated else {})
     return read_images("labels", paths, top, lambda: image_set, how, **key)
 
 
-def _listed_once(table: Table, target: int, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
+def _listed_once(table: Table, target: str, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
     """The first row of each image, so that none is in two splits; how many had two labels, how many more repeat."""
     labels, classes = class_labels(table, target)
     rows: dict[str, list[int]] = {}
@@ -266,15 +267,16 @@ def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
 def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
     """The first column in which most of the first rows name images; an index, which counts, comes last."""
     for column in sorted(table.names, key=lambda name: UNNAMED.fullmatch(name) is not None):
-        first = as_text(table, table.names.index(column)).texts(slice(_LOOKED_AT))
+        first = as_text(table, column).texts(slice(_LOOKED_AT))
         if sum(text in names for text in first) > len(first) / 2:
             return column
     return None
 
 
-def _label_column(table: Table, file_column: str, chosen: str | None) -> int:
+def _label_column(table: Table, file_column: str, chosen: str | None) -> str:
     if chosen is not None:
-        return column_position(table, chosen, "label_column")
+        check_column(table, chosen, "label_column")
+        return chosen
     columns = [name for name in table.names if name != file_column and not UNNAMED.fullmatch(name)]
     usual = columns if len(columns) == 1 else [name for name in columns if name.lower() in LABEL_COLUMNS]
     if len(usual) != 1:
@@ -282,4 +284,4 @@ def _label_column(table: Table, file_column: str, chosen: str | None) -> int:
             f"expected one column of classes in {table.path}, but got {list_names(columns) or 'none'}; pass "
             "label_column= (--label-column)"
         )
-    return table.names.index(usual[0])
+    return usual[0]

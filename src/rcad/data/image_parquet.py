@@ -147,11 +147,7 @@ def _open_shard(path: Path, label_column: str | None) -> Shard:
 
 def _origin(shards: Sequence[Shard], index: int) -> str:
     """The shard and row of an index into a split."""
-    for shard in shards:
-        if index < len(shard.labels):
-            break
-        index -= len(shard.labels)
-    return f"{shard.path} row {index}"
+    return [f"{shard.path} row {row}" for shard in shards for row in range(len(shard.labels))][index]
 
 
 def _open(path: Path) -> Any:

@@ -60,12 +60,11 @@ def load_uci(name_or_path: str, *, data_dir: Path) -> Dataset:
 
 def _split(folder: Path, k: int, n: int) -> tuple[Index, Index]:
     train, test = (_index(folder / f"index_{part}_{k}.txt", n) for part in ("train", "test"))
-    shared = np.intersect1d(train, test)
-    if len(shared):
-        raise InputError(f"expected rows to train or to test in split {k} of {folder}, but row {shared[0]} does both")
-    if len(train) + len(test) != n:
+    times = np.bincount(np.concatenate([train, test]), minlength=n)
+    if (times != 1).any():
+        row = int(np.argmax(times != 1))
         raise InputError(
-            f"expected split {k} of {folder} to cover {n} rows, but got {len(train)} to train and {len(test)} to test"
+            f"expected each of {n} rows once in split {k} of {folder}, but row {row} is there {times[row]} times"
         )
     return train, test
 

@@ -76,21 +76,20 @@ class TableEncoder:
     left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def fit(cls, table: Table, columns: Sequence[int]) -> TableEncoder:
-        """Choose an encoding for each of `columns`, positions in a table of all rows; those that name rows are left
-        out.
+    def fit(cls, table: Table, names: Sequence[str]) -> TableEncoder:
+        """Choose an encoding for each of these columns of a table of all rows; those that name rows are left out.
 
         A column is numeric when all its values are numbers or dates, in one way of writing them. Levels are sorted.
         """
         codes, left_out = [], []
-        for j in columns:
-            style = style_of(table.columns[j])
+        for name in names:
+            style = style_of(table.columns[name])
             if style is None:
-                check_numbers(table, j)
-            if reason := _names_rows(table, j, style):
-                left_out.append((table.names[j], reason))
+                check_numbers(table, name)
+            if reason := _names_rows(table, name, style):
+                left_out.append((name, reason))
             else:
-                codes.append(_choose(table, j, style))
+                codes.append(_choose(table, name, style))
         return cls(tuple(codes), tuple(left_out))
 
     @property
@@ -99,16 +98,15 @@ class TableEncoder:
 
     def transform(self, table: Table, largest: float = LARGEST) -> Numbers:
         """(N, D) of a table with these columns by name: numbers up to `largest`, NaN for missing, 0 or 1 for levels."""
-        parts, places = [], {name: j for j, name in enumerate(table.names)}
+        parts = []
         for code in self.codes:
-            if code.name not in places:
+            if code.name not in table.columns:
                 got = list_names(table.names)
                 raise InputError(f"expected a column {code.name!r} in {table.path}, but its columns are {got}; add it")
-            j = places[code.name]
             if code.levels is None:
-                parts.append(numbers(table, j, code.style, largest)[:, None])
+                parts.append(numbers(table, code.name, code.style, largest)[:, None])
             else:
-                parts.append(_one_hot(as_text(table, j), code.levels))
+                parts.append(_one_hot(as_text(table, code.name), code.levels))
         return np.hstack(parts) if parts else np.empty((len(table), 0))
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,25 +175,23 @@ def _likelier(column: Text) -> Style:
     return "day first" if in_order == ["day first"] else "month first"
 
 
-def date_reading(table: Table, column: int, style: Style) -> str | None:
-    """A sentence on dates that could be read in another way as well; None where they could not."""
-    values = table.columns[column]
+def date_reading(table: Table, name: str, style: Style) -> str:
+    """A sentence on dates that could be read in another way as well; none where they could not."""
+    values = table.columns[name]
     other = {"day first": "month first", "month first": "day first"}.get(style)
     if other is None or not isinstance(values, Text) or any(_days(text, other) is None for text in values.levels):
-        return None
-    text = next((level for level in values.levels if _days(level, style) != _days(level, other)), None)
-    if text is None:
-        return None
-    date = datetime.date(1970, 1, 1) + datetime.timedelta(math.floor(_days(text, style) or 0.0))
-    return (
-        f"{table.names[column]!r}: {text} is read {style}, as {date.day} {date:%B %Y}; if that is wrong, write dates "
-        "as 2012-11-05"
-    )
+        return ""
+    for text in values.levels:
+        if (days := _days(text, style)) != _days(text, other):
+            date = datetime.date(1970, 1, 1) + datetime.timedelta(math.floor(days or 0.0))
+            how = f"{name!r}: {text} is read {style}, as {date.day} {date:%B %Y}"
+            return f"{how}; if that is wrong, write dates as 2012-11-05"
+    return ""
 
 
-def numbers(table: Table, column: int, style: Style = "plain", largest: float = LARGEST) -> Numbers:
+def numbers(table: Table, name: str, style: Style = "plain", largest: float = LARGEST) -> Numbers:
     """A column as float64 (N,) with NaN for missing; anything else is an error that says where."""
-    values = table.columns[column]
+    values = table.columns[name]
     if not isinstance(values, Text):
         parsed = values
     elif style == "plain" and values.numbers is not None:
@@ -204,7 +200,7 @@ def numbers(table: Table, column: int, style: Style = "plain", largest: float = 
         by_level = [_parse(text, style) for text in values.levels]
         if None in by_level:
             level = values.levels[by_level.index(None)]
-            place, kind = table.where(values.row_of(level), column), "a date" if style in DATES else "a number"
+            place, kind = table.where(values.row_of(level), name), "a date" if style in DATES else "a number"
             written = f", written as in training (like {EXAMPLES[style]})" if style in EXAMPLES else ""
             raise InputError(f"expected {kind} in {place}{written}, but got {_short(level)!r}; correct it")
         parsed = np.asarray([*by_level, np.nan], dtype=np.float64)[values.codes]
@@ -213,39 +209,39 @@ def numbers(table: Table, column: int, style: Style = "plain", largest: float = 
     if len(large):
         row = int(large[0])
         got = values.levels[values.codes[row]] if isinstance(values, Text) else values[row]
-        raise InputError(f"expected a finite number in {table.where(row, column)}, but got {_short(got)}")
+        raise InputError(f"expected a finite number in {table.where(row, name)}, but got {_short(got)}")
     return parsed
 
 
-def as_text(table: Table, column: int) -> Text:
+def as_text(table: Table, name: str) -> Text:
     """A column as text; whole numbers are written without a point."""
-    values = table.columns[column]
+    values = table.columns[name]
     if isinstance(values, Text):
         return values
     return Text([None if np.isnan(v) else repr(int(v)) if v.is_integer() else repr(v) for v in values.tolist()])
 
 
-def check_numbers(table: Table, column: int) -> None:
+def check_numbers(table: Table, name: str) -> None:
     """Refuse numbers that would pass for text: written in two ways, commas that could mean two things, slips."""
-    text = as_text(table, column)
+    text = as_text(table, name)
     if pair := _unlike(text.levels):
         got = " and ".join(f"{_short(level)!r} in {table.line(text.row_of(level))}" for level in pair)
         plain = "2021-12-31" if any(_days(level, style) is not None for level in pair for style in DATES) else "1870.60"
         raise InputError(
-            f"expected one way of writing numbers in column {table.names[column]!r} of {table.path}, but got {got}; "
+            f"expected one way of writing numbers in column {name!r} of {table.path}, but got {got}; "
             f"write all of them like {plain}"
         )
     comma = next((level for level in text.levels if "," in level), None)
     if comma is not None and all(number_of(level.replace(",", "")) is not None for level in text.levels):
         raise InputError(
-            f"expected a number without commas in {table.where(text.row_of(comma), column)}, but got "
+            f"expected a number without commas in {table.where(text.row_of(comma), name)}, but got "
             f"{_short(comma)!r}; write 1.5 for 1,5 and 1000 for 1,000"
         )
     strange = [level for level in text.levels if number_of(level) is None]
     count = len(text.levels) - len(strange)
     if strange and count >= _MANY_NUMBERS * len(strange):
         raise InputError(
-            f"expected a number in {table.where(text.row_of(strange[0]), column)}, but got {_short(strange[0])!r} "
+            f"expected a number in {table.where(text.row_of(strange[0]), name)}, but got {_short(strange[0])!r} "
             f"among {count} different numbers; correct it, or leave it empty if it is missing"
         )
 
@@ -270,16 +266,16 @@ def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:
     return (*sorted(column.levels[k] for k in frequent if counts[k]), *missing)
 
 
-def _names_rows(table: Table, j: int, style: Style | None) -> str | None:
+def _names_rows(table: Table, name: str, style: Style | None) -> str | None:
     """Why a column is taken to name its rows and to predict nothing; None where it is not."""
-    unnamed = UNNAMED.fullmatch(table.names[j]) is not None
+    unnamed = UNNAMED.fullmatch(name) is not None
     if len(table) < _FEW_ROWS and not unnamed:
         return None
     if style is None:
-        return "a different text in every row" if len(as_text(table, j).levels) == len(table) else None
-    if style != "plain" or not (unnamed or _ID_NAME.fullmatch(table.names[j])) or not _whole(numbers(table, j)):
+        return "a different text in every row" if len(as_text(table, name).levels) == len(table) else None
+    if style != "plain" or not (unnamed or _ID_NAME.fullmatch(name)) or not _whole(numbers(table, name)):
         return None
-    if len(np.unique(numbers(table, j))) == len(table):
+    if len(np.unique(numbers(table, name))) == len(table):
         return "a different whole number in every row"
     return "whole numbers without a name" if unnamed else None
 
@@ -289,30 +285,29 @@ def _whole(values: Numbers) -> bool:
     return bool((values == np.rint(values)).all())
 
 
-def row_numbers(table: Table, code: ColumnCode) -> str | None:
-    """A sentence on an input that may only name its rows; None where it does not look so."""
+def row_numbers(table: Table, code: ColumnCode) -> str:
+    """A sentence on an input that may only name its rows; none where it does not look so."""
     if code.levels is not None or code.style != "plain" or not _NUMBER_NAME.fullmatch(code.name):
-        return None
-    values = numbers(table, table.names.index(code.name))
+        return ""
+    values = numbers(table, code.name)
     if len(table) < _FEW_ROWS or not _whole(values) or len(np.unique(values)) < len(table):
-        return None
+        return ""
     return f"{code.name!r} is an input, with a different whole number in every row; if it only names them, --drop it"
 
 
-def _choose(table: Table, j: int, style: Style | None) -> ColumnCode:
-    name = table.names[j]
+def _choose(table: Table, name: str, style: Style | None) -> ColumnCode:
     if style is not None:
-        if beyond_float64(numbers(table, j, style)):
+        if beyond_float64(numbers(table, name, style)):
             raise InputError(
                 f"expected column {name!r} of {table.path} to hold numbers that float64 tells apart, but they are "
                 "beyond 2^53 and too close; is it an identifier? drop the column"
             )
         return ColumnCode(name, style=style)
-    text = as_text(table, j)
+    text = as_text(table, name)
     if len(text.levels) > MOST_LEVELS:
         level = next((level for level in text.levels if number_of(level) is None), text.levels[0])
         raise InputError(
-            f"expected numbers or at most {MOST_LEVELS} levels in {table.where(text.row_of(level), j)}, but got "
+            f"expected numbers or at most {MOST_LEVELS} levels in {table.where(text.row_of(level), name)}, but got "
             f"{_short(level)!r} and {len(text.levels)} levels; correct it, or drop the column (--drop)"
         )
     return ColumnCode(name, (*sorted(text.levels), None))

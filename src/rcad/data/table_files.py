@@ -7,7 +7,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
@@ -80,25 +80,28 @@ Column = Numbers | Text  # numbers with NaN for missing, or text
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length; `line` gives the place of a row in the file, for an error message."""
+    """Columns of equal length by name; `line` gives the place of a row in the file, for an error message."""
 
     path: Path
-    names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: Mapping[str, Column]
     length: int
     line: Callable[[int], str]
 
     def __len__(self) -> int:
         return self.length
 
-    def where(self, row: int, column: int) -> str:
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    def where(self, row: int, name: str) -> str:
         """The place of a value, for an error message."""
-        return f"{self.line(row)}, column {self.names[column]!r} of {self.path}"
+        return f"{self.line(row)}, column {name!r} of {self.path}"
 
     def take(self, rows: npt.NDArray[np.int64]) -> Table:
         """These rows, in this order."""
-        columns = (Text(part.texts(rows)) if isinstance(part, Text) else part[rows] for part in self.columns)
-        return Table(self.path, self.names, tuple(columns), len(rows), lambda row: self.line(int(rows[row])))
+        columns = {n: Text(c.texts(rows)) if isinstance(c, Text) else c[rows] for n, c in self.columns.items()}
+        return Table(self.path, columns, len(rows), lambda row: self.line(int(rows[row])))
 
 
 def list_names(names: Sequence[str]) -> str:
@@ -132,14 +135,6 @@ def read_table(path: Path, *, least: int = 2) -> Table:
         table = _read_numpy(path)
     else:
         table = _read_text(path)
-    for name, times in Counter(table.names).items():
-        if not name:
-            raise InputError(
-                f"expected a name for every column of {path}, but column {table.names.index('') + 1} has none; name "
-                "it, or remove it if it only counts the rows"
-            )
-        if times > 1:
-            raise InputError(f"expected column names of {path} to differ, but got {name!r} twice; rename one")
     if len(table) < least:
         raise InputError(f"expected at least {least} row{'s' if least > 1 else ''} in {path}, but got {len(table)}")
     return table
@@ -171,19 +166,31 @@ def join_tables(tables: Sequence[Table], path: Path) -> Table:
     for other in tables[1:]:
         if missing := [name for name in first.names if name not in other.names]:
             raise InputError(f"expected a column {missing[0]!r} in {other.path} as in {first.path}, but it is missing")
-    columns: list[Column] = []
+    columns: dict[str, Column] = {}
     for name in first.names:
-        parts = [table.columns[table.names.index(name)] for table in tables]
+        parts = [table.columns[name] for table in tables]
         numeric = [part for part in parts if not isinstance(part, Text)]
         texts = (part.texts() if isinstance(part, Text) else _written(part) for part in parts)
-        columns.append(np.concatenate(numeric) if len(numeric) == len(parts) else Text([*chain(*texts)]))
+        columns[name] = np.concatenate(numeric) if len(numeric) == len(parts) else Text([*chain(*texts)])
     starts = np.cumsum([0, *map(len, tables)])
 
     def line(row: int) -> str:
         k = int(np.searchsorted(starts, row, side="right")) - 1
         return f"{tables[k].line(row - int(starts[k]))} of {tables[k].path.name}"
 
-    return Table(path, first.names, tuple(columns), int(starts[-1]), line)
+    return Table(path, columns, int(starts[-1]), line)
+
+
+def _by_name(path: Path, names: Sequence[str], columns: Iterable[Column]) -> dict[str, Column]:
+    for name, times in Counter(names).items():
+        if not name:
+            raise InputError(
+                f"expected a name for every column of {path}, but column {names.index('') + 1} has none; name it, or "
+                "remove it if it only counts the rows"
+            )
+        if times > 1:
+            raise InputError(f"expected column names of {path} to differ, but got {name!r} twice; rename one")
+    return dict(zip(names, columns, strict=False))  # no columns where there are no rows
 
 
 def _written(values: Numbers) -> list[str | None]:
@@ -212,7 +219,7 @@ def _read_text(path: Path) -> Table:
     # A line of numbers, and of words that are values as well, is a row.
     if len(words) < len(names) and all(rows and names[k] in columns[k].levels for k in words):
         raise InputError(f"expected column names in line {first} of {path}, but got values; add a line of names")
-    return Table(path, tuple(names), columns, len(rows), lambda row: f"line {rows[row][0]}")
+    return Table(path, _by_name(path, names, columns), len(rows), lambda row: f"line {rows[row][0]}")
 
 
 def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -258,9 +265,9 @@ def frame_table(frame: Any) -> Table:
 
 
 def _arrow_table(pa: Any, path: Path, table: Any) -> Table:
-    names = tuple(table.column_names)
-    columns = tuple(_arrow_column(pa, path, name, table.column(j)) for j, name in enumerate(names))
-    return Table(path, names, columns, table.num_rows, lambda row: f"row {row + 1}")
+    names = table.column_names
+    columns = (_arrow_column(pa, path, name, table.column(j)) for j, name in enumerate(names))
+    return Table(path, _by_name(path, names, columns), table.num_rows, lambda row: f"row {row + 1}")
 
 
 def _arrow_column(pa: Any, path: Path, name: str, column: Any) -> Column:
@@ -284,6 +291,5 @@ def _read_numpy(path: Path) -> Table:
     array = read_arrays(path)[""]
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InputError(f"expected a 2-D array of numbers in {path}, but got shape {array.shape} of {array.dtype}")
-    columns = tuple(array[:, j].astype(np.float64) for j in range(array.shape[1]))
-    names = tuple(f"x{j}" for j in range(len(columns)))
-    return Table(path, names, columns, len(array), lambda row: f"row {row}")
+    columns = {f"x{j}": array[:, j].astype(np.float64) for j in range(array.shape[1])}
+    return Table(path, columns, len(array), lambda row: f"row {row}")

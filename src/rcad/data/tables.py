@@ -52,50 +52,44 @@ def load(
     one_of("task", task, get_args(AnyTask))
     path = expanded(name_or_path)
     parts = read_splits(path)
-    t = _target_position(parts["train"], target)
-    target_name = parts["train"].names[t]
+    target = _target_name(parts["train"], target)
     for name in drop:
-        if column_position(parts["train"], name, "drop") == t:
+        check_column(parts["train"], name, "drop")
+        if name == target:
             raise InputError(f"expected columns to leave out beside the target, but got {name!r}, which is the target")
-    hidden = "test" in parts and target_name not in parts["test"].names
+    hidden = "test" in parts and target not in parts["test"].names
     if hidden:
         del parts["test"]
-    labelled = [with_targets(part, part.names.index(target_name), skip_bad) for part in parts.values()]
+    labelled = [with_targets(part, target, skip_bad) for part in parts.values()]
     skipped, rows = sum(count for _, count in labelled), len(labelled[0][0])  # `rows` to train on, then those to test
     table = join_tables([part for part, _ in labelled], path)
-    encoder = TableEncoder.fit(table, [j for j, name in enumerate(table.names) if j != t and name not in drop])
+    encoder = TableEncoder.fit(table, [name for name in table.names if name != target and name not in drop])
     omissions = [f"left out: {name!r}, {why}" for name, why in encoder.left_out]
     if not encoder.codes:
         hint = _lists_images(table.path) or "".join(f"; {sentence}" for sentence in omissions)
-        raise InputError(f"expected a feature column beside {target_name!r} in {table.path}, but got none{hint}")
-    omissions += [
-        sentence for code in encoder.codes if (sentence := table_encoder.row_numbers(table, code)) is not None
-    ]
-    chosen, style, why = _choose_task(table, t, task)
+        raise InputError(f"expected a feature column beside {target!r} in {table.path}, but got none{hint}")
+    omissions += filter(None, (table_encoder.row_numbers(table, code) for code in encoder.codes))
+    chosen, style, why = _choose_task(table, target, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
-    styles = {table.names.index(code.name): code.style for code in encoder.codes} | ({t: style} if unit else {})
-    omissions += [
-        sentence for j, style in styles.items() if (sentence := table_encoder.date_reading(table, j, style)) is not None
-    ]
+    styles = {code.name: code.style for code in encoder.codes} | ({target: style} if unit else {})
+    omissions += filter(None, (table_encoder.date_reading(table, *column) for column in styles.items()))
     if unit:
-        omissions.append(f"{target_name!r}, the target, holds dates: its numbers are {unit}")
+        omissions.append(f"{target!r}, the target, holds dates: its numbers are {unit}")
     if skipped:
         omissions.append(f"{skipped} row{'s' if skipped > 1 else ''} without a target skipped")
     x = compact(encoder.transform(table))
     y: npt.NDArray[Any]
     if chosen == "classification":
-        y, classes = class_labels(table, t)
+        y, classes = class_labels(table, target)
     else:
-        y, classes = compact(_targets(table, t, style)), ()
+        y, classes = compact(_targets(table, target, style)), ()
         if y.min() == y.max():
-            raise InputError(
-                f"expected targets that differ in column {target_name!r} of {table.path}, but all are {y[0]:g}"
-            )
+            raise InputError(f"expected targets that differ in column {target!r} of {path}, but all are {y[0]:g}")
     held = f", the last {len(table) - rows} for the test" if rows < len(table) else ""
     inputs = f"{len(encoder.codes)} of {len(table.names)} columns are inputs"
-    note = [f"{table.path.name}: {len(table)} rows{held}", f"{inputs}, {target_name!r} is the target", why, *omissions]
+    note = [f"{table.path.name}: {len(table)} rows{held}", f"{inputs}, {target!r} is the target", why, *omissions]
     if hidden:
-        note.append(f"left out: the test table, which has no {target_name!r}")
+        note.append(f"left out: the test table, which has no {target!r}")
     if gaps := int(np.isnan(x).any(axis=0).sum()):
         columns = f"{gaps} column{'s' if gaps > 1 else ''}"
         note.append(f"values are missing in {columns}, filled by medians of training and marked")
@@ -121,9 +115,9 @@ def read_splits(path: Path) -> dict[str, Table]:
     return {split: join_tables([read_table(file) for file in names], path) for split, names in files.items()}
 
 
-def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
+def with_targets(table: Table, target: str, skip_bad: bool) -> tuple[Table, int]:
     """The rows that have a target, and how many have none."""
-    values = table.columns[t]
+    values = table.columns[target]
     numeric = values.numbers if isinstance(values, Text) else values
     missing = values.codes < 0 if isinstance(values, Text) and numeric is None else np.isnan(np.asarray(numeric))
     count = int(missing.sum())
@@ -131,7 +125,7 @@ def with_targets(table: Table, t: int, skip_bad: bool) -> tuple[Table, int]:
         return table, 0
     if skip_bad and count < len(table) - 1:
         return table.take(np.flatnonzero(~missing)), count
-    where = table.where(int(np.argmax(missing)), t)
+    where = table.where(int(np.argmax(missing)), target)
     many = "" if count == 1 else f", as in {count - 1} more of {len(table)} rows"
     raise InputError(f"expected a target in {where}, but it is missing{many}; remove such rows, or pass --skip-bad")
 
@@ -146,7 +140,7 @@ def _lists_images(path: Path) -> str:
     return f"; it lists the images in {labelled.images}: read both with --data {path.parent}"
 
 
-def _target_position(table: Table, target: str | int | None) -> int:
+def _target_name(table: Table, target: str | int | None) -> str:
     if target is None:
         hint = _lists_images(table.path) or f"; choose a target out of {list_names(table.names)}"
         raise NoTargetError(f"expected the name of the column to predict, but got none{hint}")
@@ -154,33 +148,32 @@ def _target_position(table: Table, target: str | int | None) -> int:
         try:
             target = int(target)  # a command line gives positions as text
         except ValueError:
-            return column_position(table, str(target), "target")
+            check_column(table, str(target), "target")
     if isinstance(target, str):
-        return table.names.index(target)
+        return target
     size = len(table.names)
     if not -size <= target < size:
         raise InputError(f"expected target to be a column from 0 to {size - 1} of {table.path}, but got {target}")
-    return target % size
+    return table.names[target]
 
 
-def column_position(table: Table, name: str, option: str) -> int:
+def check_column(table: Table, name: str, option: str) -> None:
     if name not in table.names:
         near = difflib.get_close_matches(name, table.names, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose out of {list_names(table.names)}"
         raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
-    return table.names.index(name)
 
 
-def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]:
+def _choose_task(table: Table, target: str, task: AnyTask) -> tuple[Task, Style, str]:
     """The task, how regression targets are written, and a sentence on how it was chosen."""
-    style = style_of(table.columns[t])
+    style = style_of(table.columns[target])
     if style is None and task != "classification":
-        table_encoder.check_numbers(table, t)
+        table_encoder.check_numbers(table, target)
     if task != "auto":
         return task, style or "plain", f"{task} as told"
     if style is None:
         return "classification", "plain", "classification, since the target is text (--task to change)"
-    distinct = np.unique(numbers(table, t, style))
+    distinct = np.unique(numbers(table, target, style))
     few = len(distinct) <= max(2, min(MOST_INTEGER_CLASSES, len(table) // 2))
     if style == "plain" and few and (distinct == np.rint(distinct)).all():
         why = f"the target has {len(distinct)} whole-number values (--task to change)"
@@ -188,19 +181,19 @@ def _choose_task(table: Table, t: int, task: AnyTask) -> tuple[Task, Style, str]
     return "regression", style, f"regression, since the target has {len(distinct)} numeric values (--task to change)"
 
 
-def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+def class_labels(table: Table, name: str) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Labels 0..K-1 in the order of the class names: by value where all are numbers, else by letters."""
-    text = as_text(table, t)
+    text = as_text(table, name)
     numeric = text.numbers is not None
     if numeric:
         # "1" and "1.0" are one class.
-        levels, labels = np.unique(_targets(table, t), return_inverse=True)
+        levels, labels = np.unique(_targets(table, name), return_inverse=True)
         classes = [repr(int(v)) if float(v).is_integer() else repr(v) for v in levels.tolist()]
     else:
         classes = sorted(text.levels)
-        place = {name: k for k, name in enumerate(classes)}
+        place = {level: k for k, level in enumerate(classes)}
         labels = np.asarray([place[level] for level in text.levels])[text.codes]
-    column = f"column {table.names[t]!r} of {table.path}"
+    column = f"column {name!r} of {table.path}"
     check_several(classes, column)
     if len(classes) == len(table) > 2:
         other = " or task='regression'" if numeric else ""
@@ -211,14 +204,14 @@ def class_labels(table: Table, t: int) -> tuple[npt.NDArray[np.int64], tuple[str
     return labels.astype(np.int64), tuple(classes)
 
 
-def _targets(table: Table, t: int, style: Style = "plain") -> npt.NDArray[np.float64]:
+def _targets(table: Table, name: str, style: Style = "plain") -> npt.NDArray[np.float64]:
     """The targets as numbers, none so large that it must be an identifier."""
-    values = numbers(table, t, style)
+    values = numbers(table, name, style)
     large = np.flatnonzero(np.abs(values) > _LARGEST_TARGET)
     if len(large):
         row = int(large[0])
         raise InputError(
-            f"expected a target of at most 2^53 in size in {table.where(row, t)}, but got {values[row]:g}; "
+            f"expected a target of at most 2^53 in size in {table.where(row, name)}, but got {values[row]:g}; "
             "is it an identifier?"
         )
     return values

@@ -23,7 +23,7 @@ from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
 from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
-from rcad.data.table_files import Table, Text, frame_table, list_names, read_table
+from rcad.data.table_files import Table, frame_table, list_names, read_table
 from rcad.errors import InputError, expanded, fitting, html_table, shaped, shown
 from rcad.evaluate.conformal import check_coverage
 from rcad.evaluate.corruptions.generated import LUMA
@@ -164,7 +164,7 @@ class TableInputs(TableFeatures):
         headers = [name for name, _ in self.encoder.left_out if name in table.names and name != "row"]
         names = _numbered(len(table))
         for header in headers:
-            texts = as_text(table, table.names.index(header)).texts()
+            texts = as_text(table, header).texts()
             names = [(*before, text or "") for before, text in zip(names, texts, strict=True)]
         features = torch.from_numpy(self.scales.transform(self.encoder.transform(table)))
         self._warn_of_levels(table)
@@ -176,10 +176,12 @@ class TableInputs(TableFeatures):
         if hasattr(x, "columns") and hasattr(x, "iloc"):
             table = frame_table(x)
         else:
-            rows, names = _tensor(x).double().cpu().numpy(), tuple(code.name for code in self.encoder.codes)
+            rows, names = _tensor(x).double().cpu().numpy(), [code.name for code in self.encoder.codes]
             if rows.ndim != 2 or rows.shape[1] != len(names):
                 raise InputError(f"expected rows with {self}; but got shape {rows.shape}")
-            table = Table(Path("the array"), names, tuple(rows.T), len(rows), lambda row: f"row {row + 1}")
+            table = Table(
+                Path("the array"), dict(zip(names, rows.T, strict=True)), len(rows), lambda row: f"row {row + 1}"
+            )
         if not len(table):
             raise InputError("expected at least one row, but got none")
         return table
@@ -187,7 +189,7 @@ class TableInputs(TableFeatures):
     def _warn_of_levels(self, table: Table) -> None:
         unknown = []
         for code in (code for code in self.encoder.codes if code.levels is not None and code.name in table.names):
-            text: Text = as_text(table, table.names.index(code.name))
+            text = as_text(table, code.name)
             new = [level for level in text.levels if level not in (code.levels or ())]
             if new:
                 unknown.append(f"{code.name!r} ({shown(new[0])}{', ...' if len(new) > 1 else ''})")

@@ -144,11 +144,8 @@ def test_by_hand():
 
 test_wrong_values_are_named = refusals(
     (mean_error, {}, "expected the errors of at least one corruption"),
-    (mean_error, {"fog": ()}, "expected an error per severity for fog"),
-    (mean_error, {"fog": (101.0,)}, "expected the error of fog to be a percentage from 0 to 100"),
     (mce, ERRORS, {"fog": 10.0}, "but snow is missing"),
     (mce, ERRORS, {"fog": 0.0, "snow": 1.0}, "expected a baseline that fog makes worse"),
     (mce, {"fog": (1.0,)}, BASELINE, "expected as many severities as the baseline for fog, but got 1 and 2"),
     (relative_mce, ERRORS, 5, BASELINE, 40, "expected a baseline that fog makes worse"),
-    (severity_curve, {"fog": (1.0,), "snow": (1.0, 2.0)}, "expected as many severities for every corruption"),
 )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, CorruptedArrays, CorruptedFolders, Provenance
 from rcad.data.dataset import Split
-from rcad.errors import InputError, is_number, whole
+from rcad.errors import InputError, whole
 from rcad.evaluate.attack_search import check_labels, draw_rows, watched
 from rcad.evaluate.corruptions.generated import check_images, check_request, corrupt_numbered
 from rcad.loss.growth import as_unit_float
@@ -223,50 +223,28 @@ def mce(errors: Errors, baseline: Errors) -> float:
 def relative_mce(errors: Errors, clean: float, baseline: Errors, baseline_clean: float) -> float:
     """The mean over corruptions of what each adds to the clean error, in percent of what it adds to the baseline's."""
     own, other = _by_corruption(errors), _by_corruption(baseline)
-    _check_percent("clean", clean)
-    _check_percent("baseline_clean", baseline_clean)
     for name in own:
         if name not in other:
             raise InputError(f"expected the baseline to hold every corruption, but {name} is missing")
-        counts = [len(e[name]) for e in (errors, baseline) if not isinstance(e[name], int | float)]  # type: ignore[arg-type]
+        counts = [len(values) for e in (errors, baseline) if isinstance(values := e[name], Sequence)]
         if len(set(counts)) > 1:
-            raise InputError(
-                f"expected as many severities as the baseline for {name}, but got {counts[0]} and {counts[1]}"
-            )
+            got = " and ".join(map(str, counts))
+            raise InputError(f"expected as many severities as the baseline for {name}, but got {got}")
         if other[name] <= baseline_clean:
-            raise InputError(
-                f"expected a baseline that {name} makes worse, but its error there is "
-                f"{other[name] - baseline_clean:g}; take another"
-            )
+            added = other[name] - baseline_clean
+            raise InputError(f"expected a baseline that {name} makes worse, but its error there is {added:g}")
     return _mean([100 * ((own[name] - clean) / (other[name] - baseline_clean)) for name in own])
 
 
 def severity_curve(errors: Mapping[str, Sequence[float]]) -> tuple[float, ...]:
     """The error at each severity, averaged over the corruptions."""
-    _by_corruption(errors)
-    lengths = {len(values) for values in errors.values()}
-    if len(lengths) != 1:
-        raise InputError(f"expected as many severities for every corruption, but got {sorted(lengths)}")
-    return tuple(_mean(list(column)) for column in zip(*errors.values(), strict=True))
+    return tuple(_mean(column) for column in zip(*errors.values(), strict=True))
 
 
 def _by_corruption(errors: Errors) -> dict[str, float]:
     if not errors:
         raise InputError("expected the errors of at least one corruption, but got none")
-    means = {}
-    for name, values in errors.items():
-        column: list[float] = [values] if isinstance(values, int | float) else list(values)
-        if not column:
-            raise InputError(f"expected an error per severity for {name}, but got none")
-        for value in column:
-            _check_percent(f"the error of {name}", value)
-        means[name] = _mean(column)
-    return means
-
-
-def _check_percent(name: str, value: float) -> None:
-    if not (is_number(value) and 0 <= value <= 100):
-        raise InputError(f"expected {name} to be a percentage from 0 to 100, but got {value!r}")
+    return {name: _mean(values if isinstance(values, Sequence) else [values]) for name, values in errors.items()}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -37,7 +37,9 @@ CALLER = 4
 
 def learn(table: Table, weight: Array | None = None) -> TableFeatures:
     """How a table becomes standardised features, from training rows that count as much as they weigh."""
-    levels = [frequent_levels(column, MOST_LEVELS) if isinstance(column, Text) else None for column in table.columns]
+    levels = [
+        frequent_levels(column, MOST_LEVELS) if isinstance(column, Text) else None for column in table.columns.values()
+    ]
     encoder = TableEncoder(tuple(map(ColumnCode, table.names, levels)))
     return TableFeatures(encoder, Standardizer.fit(encoder.transform(table, np.inf), weight))
 
@@ -49,14 +51,13 @@ def categorical_of(features: TableFeatures) -> tuple[int, ...]:
 
 def precision_of(table: Table) -> type[np.floating[Any]]:
     """The dtype of the features: float32 if all numbers of the table are."""
-    kinds = {column.dtype for column in table.columns if not isinstance(column, Text)}
+    kinds = {column.dtype for column in table.columns.values() if not isinstance(column, Text)}
     return np.float32 if kinds == {np.dtype(np.float32)} else np.float64
 
 
 def _table(columns: Sequence[Column], length: int) -> Table:
     """A Table with column numbers as names: scikit-learn checks the real ones."""
-    names = tuple(map(str, range(len(columns))))
-    return Table(Path("X"), names, tuple(columns), length, lambda row: f"row {row}")
+    return Table(Path("X"), {str(j): column for j, column in enumerate(columns)}, length, lambda row: f"row {row}")
 
 
 def read(
@@ -211,7 +212,7 @@ def split(y: Array, share: float, seed: int, *, stratified: bool) -> tuple[Array
 
 def warn_of_scales(table: Table, names: Sequence[Any]) -> None:
     """Warns if the first batch of `partial_fit`, which sets the scales, says little of them."""
-    numeric = [(j, column) for j, column in enumerate(table.columns) if not isinstance(column, Text)]
+    numeric = [(j, column) for j, column in enumerate(table.columns.values()) if not isinstance(column, Text)]
     same = [str(names[j]) for j, column in numeric if _constant(column)]
     if len(table) >= FEW_ROWS and not same:
         return
