@@ -42,7 +42,7 @@ class CorruptedArrays:
     corruptions: tuple[str, ...]
 
     def split(self, corruption: str, severity: int) -> Split:
-        _check(corruption, self.corruptions, severity)
+        check_request([corruption], [severity], self.corruptions)
         count, path = len(self.labels), self.folder / f"{corruption}.npy"
         images = _open(path)
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[0] != count or images.shape[3] not in (1, 3):
@@ -64,7 +64,7 @@ class CorruptedFolders:
     cache_dir: Path | None = None
 
     def split(self, corruption: str, severity: int) -> Split:
-        _check(corruption, self.corruptions, severity)
+        check_request([corruption], [severity], self.corruptions)
         root = self.folder / corruption / str(severity)
         if not root.is_dir():
             raise InputError(f"expected the folder {root}, but it is missing; {_AGAIN}")
@@ -127,10 +127,15 @@ def _arrays(root: Path, classes: int | Sequence[str] | None) -> CorruptedArrays:
     return CorruptedArrays(root, checked, corruptions)
 
 
-def _check(corruption: str, corruptions: Sequence[str], severity: int) -> None:
-    one_of("the corruption", corruption, corruptions)
-    if type(severity) is not int or severity not in SEVERITIES:
-        raise InputError(f"expected a severity from 1 to 5, but got {severity!r}")
+def check_request(names: Sequence[str], severities: Sequence[int], choices: Sequence[str] = CORRUPTIONS) -> None:
+    for kind, entries in (("corruption", names), ("severity", severities)):
+        if not entries:
+            raise InputError(f"expected at least one {kind}, but got none")
+    for name in names:
+        one_of("the corruption", name, choices)
+    for severity in severities:
+        if type(severity) is not int or severity not in SEVERITIES:
+            raise InputError(f"expected a severity from 1 to 5, but got {severity!r}")
 
 
 def _open(path: Path) -> npt.NDArray[Any]:

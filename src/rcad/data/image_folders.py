@@ -17,7 +17,6 @@ import numpy as np
 from rcad.data.dataset import Dataset, check_several
 from rcad.data.decoding import ImageFiles, ImageSet, Reading, is_image_name
 from rcad.data.streams import Stream, read_images
-from rcad.data.table_encoder import as_text
 from rcad.data.table_files import UNNAMED, Table, list_names, read_table
 from rcad.data.tables import check_column, class_labels, with_targets
 from rcad.errors import InputError, expanded
@@ -165,7 +164,7 @@ def load_labelled(
     check_column(table, column, "file_column")
     target = _label_column(table, column, label_column)
     table, unlabelled = with_targets(table, target, how.skip_bad)
-    texts = as_text(table, column).texts()
+    texts = table.text(column).texts()
     chosen = [None if text is None else names.get(text) for text in texts]
     missing = [row for row, name in enumerate(chosen) if name is None]
     if missing and not (how.skip_bad and len(missing) < len(chosen) - 1):
@@ -267,7 +266,7 @@ def _image_folders(folder: Path) -> Iterator[tuple[Path, Mapping[str, str]]]:
 def _file_column(table: Table, names: Mapping[str, str]) -> str | None:
     """The first column in which most of the first rows name images; an index, which counts, comes last."""
     for column in sorted(table.names, key=lambda name: UNNAMED.fullmatch(name) is not None):
-        first = as_text(table, column).texts(slice(_LOOKED_AT))
+        first = table.text(column).texts(slice(_LOOKED_AT))
         if sum(text in names for text in first) > len(first) / 2:
             return column
     return None

@@ -47,7 +47,6 @@ class OfficialSet:
     `files` must be downloaded, `optional` ones may be; they unpack to `folder`, which alone has the file `marker`.
     """
 
-    name: str
     files: tuple[Remote, ...]
     folder: str
     marker: str
@@ -90,48 +89,39 @@ _TORONTO = "https://www.cs.toronto.edu/~kriz"
 _SVHN = "http://ufldl.stanford.edu/housenumbers"
 
 OFFICIAL = {
-    official.name: official
-    for official in (
-        OfficialSet(
-            "cifar10",
-            (Remote(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
-            folder="cifar-10-batches-bin",
-            marker="data_batch_1.bin",
-            note="60,000 images 32x32 in 10 classes",
-            classes=CIFAR10_CLASSES,
+    "cifar10": OfficialSet(
+        (Remote(f"{_TORONTO}/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530"),),
+        folder="cifar-10-batches-bin",
+        marker="data_batch_1.bin",
+        note="60,000 images 32x32 in 10 classes",
+        classes=CIFAR10_CLASSES,
+    ),
+    "cifar100": OfficialSet(
+        (Remote(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
+        folder="cifar-100-binary",
+        marker="train.bin",
+        note="60,000 images 32x32 in 100 classes",
+        classes=CIFAR100_CLASSES,
+    ),
+    "svhn": OfficialSet(
+        (
+            Remote(f"{_SVHN}/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
+            Remote(f"{_SVHN}/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
         ),
-        OfficialSet(
-            "cifar100",
-            (Remote(f"{_TORONTO}/cifar-100-binary.tar.gz", "03b5dce01913d631647c71ecec9e9cb8"),),
-            folder="cifar-100-binary",
-            marker="train.bin",
-            note="60,000 images 32x32 in 100 classes",
-            classes=CIFAR100_CLASSES,
-        ),
-        OfficialSet(
-            "svhn",
-            (
-                Remote(f"{_SVHN}/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
-                Remote(f"{_SVHN}/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),
-            ),
-            folder="housenumbers",
-            marker="train_32x32.mat",
-            note="99,289 house-number digits 32x32, and 531,131 extra",
-            classes=tuple("0123456789"),
-            optional=(Remote(f"{_SVHN}/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),),
-        ),
-        OfficialSet(
-            "tiny-imagenet",
-            (Remote("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
-            folder="tiny-imagenet-200",
-            marker="wnids.txt",
-            note="110,000 images 64x64 in 200 classes",
-            classes=tuple(map(str, range(200))),
-        ),
-    )
+        folder="housenumbers",
+        marker="train_32x32.mat",
+        note="99,289 house-number digits 32x32, and 531,131 extra",
+        classes=tuple("0123456789"),
+        optional=(Remote(f"{_SVHN}/extra_32x32.mat", "a93ce644f1a588dc4d68dda5feec44a7"),),
+    ),
+    "tiny-imagenet": OfficialSet(
+        (Remote("http://cs231n.stanford.edu/tiny-imagenet-200.zip", "90528d7ca1a48142e341f4ef8d21d0de"),),
+        folder="tiny-imagenet-200",
+        marker="wnids.txt",
+        note="110,000 images 64x64 in 200 classes",
+        classes=tuple(map(str, range(200))),
+    ),
 }
-
-
 LAYOUT_READERS = {
     "cifar10": "rcad.data.official:load_cifar10",
     "cifar100": "rcad.data.official:load_cifar100",
@@ -263,10 +253,10 @@ def verify(data_dir: Path | str | None = None, cache_dir: Path | str | None = No
     """Check every byte of the known archives in the data folder and of the cache: (path, None or what is wrong)."""
     results: list[tuple[Path, str | None]] = []
     root = data_root(data_dir)
-    for official in OFFICIAL.values():
-        homes = [root / official.name, root] if root else []
+    for name, official in OFFICIAL.items():
+        homes = [root / name, root] if root else []
         folders = [home / place for place in ("", official.folder) for home in homes]
-        for file in (folder / name for folder in folders for name in official.remotes if (folder / name).is_file()):
+        for file in (place for folder in folders for n in official.remotes if (place := folder / n).is_file()):
             try:
                 official.check(file)
                 results.append((file, None))
@@ -286,10 +276,10 @@ def locate(name: str, data_dir: Path) -> Recognised | None:
 
 def recognise(path: Path) -> Recognised | None:
     """The layout at `path`, told by names only, without opening big files; None where no reader knows it."""
-    for official in OFFICIAL.values():
+    for name, official in OFFICIAL.items():
         found = official.find(path) if path.is_dir() else path if path.name in official.remotes else None
         if found is not None:
-            return Recognised(official.name, found)
+            return Recognised(name, found)
     layout = _folder_layout(path) if path.is_dir() else _file_layout(path)
     return Recognised(layout, path) if layout else None
 

@@ -106,7 +106,7 @@ class TableEncoder:
             if code.levels is None:
                 parts.append(numbers(table, code.name, code.style, largest)[:, None])
             else:
-                parts.append(_one_hot(as_text(table, code.name), code.levels))
+                parts.append(_one_hot(table.text(code.name), code.levels))
         return np.hstack(parts) if parts else np.empty((len(table), 0))
 
     def to_dict(self) -> dict[str, Any]:
@@ -213,17 +213,9 @@ def numbers(table: Table, name: str, style: Style = "plain", largest: float = LA
     return parsed
 
 
-def as_text(table: Table, name: str) -> Text:
-    """A column as text; whole numbers are written without a point."""
-    values = table.columns[name]
-    if isinstance(values, Text):
-        return values
-    return Text([None if np.isnan(v) else repr(int(v)) if v.is_integer() else repr(v) for v in values.tolist()])
-
-
 def check_numbers(table: Table, name: str) -> None:
     """Refuse numbers that would pass for text: written in two ways, commas that could mean two things, slips."""
-    text = as_text(table, name)
+    text = table.text(name)
     if pair := _unlike(text.levels):
         got = " and ".join(f"{_short(level)!r} in {table.line(text.row_of(level))}" for level in pair)
         plain = "2021-12-31" if any(_days(level, style) is not None for level in pair for style in DATES) else "1870.60"
@@ -272,7 +264,7 @@ def _names_rows(table: Table, name: str, style: Style | None) -> str | None:
     if len(table) < _FEW_ROWS and not unnamed:
         return None
     if style is None:
-        return "a different text in every row" if len(as_text(table, name).levels) == len(table) else None
+        return "a different text in every row" if len(table.text(name).levels) == len(table) else None
     if style != "plain" or not (unnamed or _ID_NAME.fullmatch(name)) or not _whole(numbers(table, name)):
         return None
     if len(np.unique(numbers(table, name))) == len(table):
@@ -303,7 +295,7 @@ def _choose(table: Table, name: str, style: Style | None) -> ColumnCode:
                 "beyond 2^53 and too close; is it an identifier? drop the column"
             )
         return ColumnCode(name, style=style)
-    text = as_text(table, name)
+    text = table.text(name)
     if len(text.levels) > MOST_LEVELS:
         level = next((level for level in text.levels if number_of(level) is None), text.levels[0])
         raise InputError(

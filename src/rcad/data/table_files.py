@@ -94,6 +94,13 @@ class Table:
     def names(self) -> tuple[str, ...]:
         return tuple(self.columns)
 
+    def text(self, name: str) -> Text:
+        """A column as text; whole numbers are written without a point."""
+        values = self.columns[name]
+        if isinstance(values, Text):
+            return values
+        return Text([None if np.isnan(v) else repr(int(v)) if v.is_integer() else repr(v) for v in values.tolist()])
+
     def where(self, row: int, name: str) -> str:
         """The place of a value, for an error message."""
         return f"{self.line(row)}, column {name!r} of {self.path}"
@@ -170,7 +177,7 @@ def join_tables(tables: Sequence[Table], path: Path) -> Table:
     for name in first.names:
         parts = [table.columns[name] for table in tables]
         numeric = [part for part in parts if not isinstance(part, Text)]
-        texts = (part.texts() if isinstance(part, Text) else _written(part) for part in parts)
+        texts = (table.text(name).texts() for table in tables)
         columns[name] = np.concatenate(numeric) if len(numeric) == len(parts) else Text([*chain(*texts)])
     starts = np.cumsum([0, *map(len, tables)])
 
@@ -191,10 +198,6 @@ def _by_name(path: Path, names: Sequence[str], columns: Iterable[Column]) -> dic
         if times > 1:
             raise InputError(f"expected column names of {path} to differ, but got {name!r} twice; rename one")
     return dict(zip(names, columns, strict=False))  # no columns where there are no rows
-
-
-def _written(values: Numbers) -> list[str | None]:
-    return [None if np.isnan(value) else repr(value) for value in values.tolist()]
 
 
 def _read_text(path: Path) -> Table:

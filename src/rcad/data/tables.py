@@ -13,7 +13,7 @@ import numpy.typing as npt
 from rcad.data import table_encoder
 from rcad.data.dataset import Dataset, Split, Task, check_several
 from rcad.data.scaling import compact
-from rcad.data.table_encoder import DATES, Style, TableEncoder, as_text, numbers, style_of
+from rcad.data.table_encoder import DATES, Style, TableEncoder, numbers, style_of
 from rcad.data.table_files import Table, Text, join_tables, list_names, read_table, split_tables
 from rcad.errors import InputError, expanded, one_of
 
@@ -183,7 +183,7 @@ def _choose_task(table: Table, target: str, task: AnyTask) -> tuple[Task, Style,
 
 def class_labels(table: Table, name: str) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Labels 0..K-1 in the order of the class names: by value where all are numbers, else by letters."""
-    text = as_text(table, name)
+    text = table.text(name)
     numeric = text.numbers is not None
     if numeric:
         # "1" and "1.0" are one class.

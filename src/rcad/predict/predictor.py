@@ -22,7 +22,7 @@ from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
 from rcad.data.scaling import Standardizer
-from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures, as_text
+from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures
 from rcad.data.table_files import Table, frame_table, list_names, read_table
 from rcad.errors import InputError, expanded, fitting, html_table, shaped, shown
 from rcad.evaluate.conformal import check_coverage
@@ -164,7 +164,7 @@ class TableInputs(TableFeatures):
         headers = [name for name, _ in self.encoder.left_out if name in table.names and name != "row"]
         names = _numbered(len(table))
         for header in headers:
-            texts = as_text(table, header).texts()
+            texts = table.text(header).texts()
             names = [(*before, text or "") for before, text in zip(names, texts, strict=True)]
         features = torch.from_numpy(self.scales.transform(self.encoder.transform(table)))
         self._warn_of_levels(table)
@@ -189,7 +189,7 @@ class TableInputs(TableFeatures):
     def _warn_of_levels(self, table: Table) -> None:
         unknown = []
         for code in (code for code in self.encoder.codes if code.levels is not None and code.name in table.names):
-            text = as_text(table, code.name)
+            text = table.text(code.name)
             new = [level for level in text.levels if level not in (code.levels or ())]
             if new:
                 unknown.append(f"{code.name!r} ({shown(new[0])}{', ...' if len(new) > 1 else ''})")

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rcad.data.corrupted import CORRUPTIONS, SEVERITIES
-from rcad.errors import InputError, one_of, whole
+from rcad.data.corrupted import CORRUPTIONS, check_request
+from rcad.errors import InputError, whole
 from rcad.evaluate.corruptions.materials import (
     ICE_PICTURES,
     Draws,
@@ -333,17 +333,6 @@ def corrupt_numbered(x: Tensor, name: str, severity: int, *, seed: int, first: i
     draws = Draws(seed, name, first, len(x), x.device)
     moved = _FUNCTIONS[name](unit, CONSTANTS[name][scale_of(x)][severity - 1], draws).clamp_(0, 1)
     return moved.mul_(255).round_().to(torch.uint8) if x.dtype == torch.uint8 else moved.to(x.dtype)
-
-
-def check_request(names: list[str] | tuple[str, ...], severities: list[int] | tuple[int, ...]) -> None:
-    for kind, entries in (("corruption", names), ("severity", severities)):
-        if not entries:
-            raise InputError(f"expected at least one {kind}, but got none")
-    for name in names:
-        one_of("the corruption", name, CORRUPTIONS)
-    for severity in severities:
-        if severity not in SEVERITIES or isinstance(severity, bool):
-            raise InputError(f"expected a severity from 1 to 5, but got {severity!r}")
 
 
 def check_images(x: Tensor) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, CorruptedArrays, CorruptedFolders, Provenance
+from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, CorruptedArrays, CorruptedFolders, Provenance, check_request
 from rcad.data.dataset import Split
 from rcad.errors import InputError, whole
 from rcad.evaluate.attack_search import check_labels, draw_rows, watched
-from rcad.evaluate.corruptions.generated import check_images, check_request, corrupt_numbered
+from rcad.evaluate.corruptions.generated import check_images, corrupt_numbered
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model, logits_of
 from rcad.loss.predictions import label_scores
