@@ -7,7 +7,7 @@ a radius without limit leaves nothing, and neither blind search nor another mode
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rcad.data.dataset import Progress, no_progress
 from rcad.evaluate.attack_search import LOSSES, Ball, View, batches, seeded, watched
 from rcad.evaluate.attacks import PGD, Attack, RandomSearch
 from rcad.evaluate.robustness import Perturbs, attacked_accuracy, device_of
@@ -56,7 +57,7 @@ def masking_checks(
     tries: int = 100,
     batch_size: int = 256,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = no_progress,
 ) -> list[Check]:
     """All checks around one attack, which should be the one whose accuracy is to be reported.
 
@@ -99,8 +100,7 @@ def masking_checks(
     results: list[Check] = []
     for check in checks():
         results.append(check)
-        if progress is not None:
-            progress(len(results), 5 if twin is None else 6)
+        progress(len(results), 5 if twin is None else 6)
     return results
 
 

@@ -10,13 +10,14 @@ along random ones. The direction of each example is taken once, at x, and only t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from rcad.data.dataset import Progress, no_progress
 from rcad.errors import InputError, one_of, whole
 from rcad.evaluate.attack_search import batches
 from rcad.evaluate.robustness import device_of
@@ -141,7 +142,7 @@ def entropy_against_alpha(
     direction: Direction = "adversarial",
     batch_size: int = 1024,
     generator: torch.Generator | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = no_progress,
 ) -> AlphaCurve:
     """Entropy and accuracy at x' for every alpha; the model runs in eval mode and is left as it was.
 
@@ -179,8 +180,7 @@ def entropy_against_alpha(
             entropies.append(torch.stack([likelihood.entropy(output.double()) for output in outputs]))
             if classes:
                 hits.append(torch.stack([output.argmax(1) == target for output in outputs]))
-            if progress is not None:
-                progress(sum(map(len, stuck)), len(x))
+            progress(sum(map(len, stuck)), len(x))
     entropy = torch.cat(entropies, 1)
     at = entropy.new_tensor(QUANTILES)
     return AlphaCurve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
@@ -12,12 +12,11 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from rcad.data.dataset import Progress, no_progress
 from rcad.errors import InputError, finite, need, one_of, whole
 from rcad.evaluate.attack_search import batches, check_labels, seeded, watched
 from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Forward, Model, as_module
-
-Progress = Callable[[int, int], None]
 
 
 class Perturbs(Protocol):
@@ -53,7 +52,7 @@ def attacked_accuracy(
     *,
     batch_size: int = 256,
     generator: torch.Generator | None = None,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> Attacked:
     """Runs attacks on the examples that the model gets right, and asks it again at each x'.
 
@@ -69,7 +68,7 @@ def attacked_accuracy(
     """
     named = attacks if isinstance(attacks, Mapping) else {str(attack): attack for attack in attacks}
     _check(named, len(attacks), x, y, batch_size)
-    device, tell = device_of(model, x), progress or (lambda done, total: None)
+    device = device_of(model, x)
     generator, y = generator or seeded(device), y.to(device)
     clean = _right(model, x, y, batch_size)
     survived: dict[str, Tensor] = {}
@@ -80,10 +79,10 @@ def attacked_accuracy(
             part, labels = as_unit_float(x[rows.to(x.device)].to(device)), y[rows]
             mask[rows] = _right(model, attack.perturb(model, part, labels, generator), labels, batch_size)
             done += len(rows)
-            tell(done, len(x) * len(named))
+            progress(done, len(x) * len(named))
         survived[name] = mask
         # Examples that needed no attack count as done.
-        tell(len(x) * len(survived), len(x) * len(named))
+        progress(len(x) * len(survived), len(x) * len(named))
     return Attacked(clean, survived)
 
 
@@ -153,7 +152,7 @@ def standard_suite(
     norm: Literal["linf", "l2"] = "linf",
     *,
     batch_size: int = 256,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
     queries: int = 5000,
 ) -> Attacked:
     """APGD-CE, targeted APGD-DLR, targeted FAB and Square, each on the survivors of those before it.
@@ -191,8 +190,7 @@ def standard_suite(
                     x_adv, _ = suite.run_standard_evaluation(x[rows], y[rows], batch_size=batch_size)
                 right = right.index_put((rows,), _right(model, x_adv, y[rows], batch_size))
             survived[name] = right
-            if progress is not None:
-                progress(done * len(x), len(names) * len(x))
+            progress(done * len(x), len(names) * len(x))
     return Attacked(clean, survived)
 
 

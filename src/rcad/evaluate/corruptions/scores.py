@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rcad.data.corrupted import CORRUPTIONS, SEVERITIES, CorruptedArrays, CorruptedFolders, Provenance, check_request
-from rcad.data.dataset import Split
+from rcad.data.dataset import Progress, Split, no_progress
 from rcad.errors import InputError, whole
 from rcad.evaluate.attack_search import check_labels, draw_rows, watched
 from rcad.evaluate.corruptions.generated import check_images, corrupt_numbered
@@ -23,7 +23,6 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.model_calls import Model, logits_of
 from rcad.loss.predictions import label_scores
 
-Progress = Callable[[int, int], None]
 Batches = Iterator[tuple[Tensor, Tensor]]
 Published = CorruptedArrays | CorruptedFolders
 CLEAN = ("clean", 0)
@@ -84,7 +83,7 @@ def evaluate_corruptions(
     severities: Sequence[int] = SEVERITIES,
     seed: int = 0,
     batch_size: int = 256,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> CorruptionScores:
     """Scores on corruptions generated from clean images; the model is asked in eval mode and left as it was.
 
@@ -116,7 +115,7 @@ def evaluate_published(
     limit: int | None = None,
     seed: int = 0,
     batch_size: int = 256,
-    progress: Progress | None = None,
+    progress: Progress = no_progress,
 ) -> CorruptionScores:
     """The same on a published set, read piece by piece.
 
@@ -152,7 +151,7 @@ def _evaluate(
     clean: tuple[Tensor, Tensor] | None,
     device: torch.device,
     batch_size: int,
-    progress: Progress | None,
+    progress: Progress,
 ) -> CorruptionScores:
     """The scores of what `images` gives, `count` for each name and severity of the grid, and of the clean images."""
     names, severities = grid
@@ -179,8 +178,7 @@ def _evaluate(
                 rows = label_scores(output, valid)
                 sums += torch.stack([rows["hit"].sum(), rows["nll"].sum(), (valid != labels).sum().double()])
                 seen += len(y)
-                if progress is not None:
-                    progress(seen, total)
+                progress(seen, total)
             # One transfer at the end, which also tells whether a label was out of range.
             hits, nll, outside = sums.tolist()
             if outside:

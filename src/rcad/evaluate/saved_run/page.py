@@ -154,10 +154,9 @@ def pooled(curves: Sequence[Mapping[str, Any]]) -> tuple[Any, Any, Any]:
         columns = (curve[name] for name in ("lower", "count", "confidence", "accuracy"))
         for lower, count, confidence, accuracy in zip(*columns, strict=True):
             sums[lower] = sums.get(lower, np.zeros(3)) + count * np.asarray([confidence, accuracy, 1.0])
-    rows = np.asarray([sums[lower] for lower in sorted(sums)])
-    share = rows[:, 2] / rows[:, 2].sum()
-    enough = rows[:, 2] >= min(FEWEST, rows[:, 2].max())
-    return (rows[:, 0] / rows[:, 2])[enough], (rows[:, 1] / rows[:, 2])[enough], share[enough]
+    confidence, accuracy, count = np.asarray([sums[lower] for lower in sorted(sums)]).T
+    enough = count >= min(FEWEST, count.max())
+    return (confidence / count)[enough], (accuracy / count)[enough], (count / count.sum())[enough]
 
 
 def _risk(groups: Sequence[Group], paint: Colours) -> Figure:
