@@ -145,6 +145,16 @@ class TableFeatures:
             raise InputError(f"expected scales of {len(encoder.features)} features, but got {len(scales.mean)}")
         return cls(encoder, scales)
 
+    @classmethod
+    def of_run(cls, preprocessing: Mapping[str, Any]) -> Self:
+        """From what a run keeps (`rcad.train.task.Problem`); a table that was no file has numbers alone."""
+        encoder = preprocessing.get("encoder")
+        if encoder is None:
+            size = len(Standardizer.from_dict(preprocessing["features"]).mean)
+            names = shaped("columns", preprocessing["columns"], [str]) or [f"x{j}" for j in range(size)]
+            encoder = TableEncoder(tuple(map(ColumnCode, names))).to_dict()
+        return cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
+
 
 def style_of(column: Numbers | Text) -> Style | None:
     """How a column writes numbers; None where it holds something else, or numbers that could be read two ways."""

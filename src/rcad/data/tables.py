@@ -24,10 +24,6 @@ _LARGEST_TARGET = 2.0**53
 DAYS = "days since 1970-01-01"
 
 
-class NoTargetError(InputError):
-    """No column of a table was named as the target."""
-
-
 def load(
     name_or_path: str,
     *,
@@ -143,7 +139,7 @@ def _lists_images(path: Path) -> str:
 def _target_name(table: Table, target: str | int | None) -> str:
     if target is None:
         hint = _lists_images(table.path) or f"; choose a target out of {list_names(table.names)}"
-        raise NoTargetError(f"expected the name of the column to predict, but got none{hint}")
+        raise InputError(f"expected the name of the column to predict, but got none{hint}")
     if isinstance(target, str) and target not in table.names:
         try:
             target = int(target)  # a command line gives positions as text

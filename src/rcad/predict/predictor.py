@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,7 @@ from rcad.data.arrays import read_arrays
 from rcad.data.dataset import Progress, no_progress
 from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
-from rcad.data.scaling import Standardizer
-from rcad.data.table_encoder import ColumnCode, TableEncoder, TableFeatures
+from rcad.data.table_encoder import TableFeatures
 from rcad.data.table_files import Table, frame_table, list_names, read_table
 from rcad.errors import InputError, expanded, fitting, html_table, shaped, shown
 from rcad.evaluate.conformal import check_coverage
@@ -140,16 +139,6 @@ class ImageInputs:
 @dataclass(frozen=True)
 class TableInputs(TableFeatures):
     """How the rows of a table were given to the model: its columns by name, and the scales of the training rows."""
-
-    @classmethod
-    def of_run(cls, preprocessing: Mapping[str, Any]) -> TableInputs:
-        """From what a run keeps; a table that was no file has numbers alone."""
-        encoder = preprocessing.get("encoder")
-        if encoder is None:
-            size = len(Standardizer.from_dict(preprocessing["features"]).mean)
-            names = shaped("columns", preprocessing["columns"], [str]) or [f"x{j}" for j in range(size)]
-            encoder = TableEncoder(tuple(map(ColumnCode, names))).to_dict()
-        return cls.from_dict({"encoder": encoder, "scales": preprocessing["features"]})
 
     @property
     def shape(self) -> tuple[int, ...]:

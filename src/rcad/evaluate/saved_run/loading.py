@@ -15,10 +15,9 @@ from torch.nn import functional as F
 from rcad.data.dataset import Dataset, parse_spec
 from rcad.data.decoding import SizesDifferError
 from rcad.data.registry import find, load, recognise
-from rcad.data.scaling import Standardizer
 from rcad.data.table_encoder import TableFeatures
 from rcad.data.table_files import Table
-from rcad.data.tables import NoTargetError, read_splits
+from rcad.data.tables import read_splits
 from rcad.errors import InputError
 from rcad.evaluate.attack_search import draw_rows, watched
 from rcad.evaluate.corruptions.generated import grey
@@ -200,38 +199,30 @@ def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
         return sample((count, *saved.shape), generator=torch.Generator().manual_seed(seed)).to(saved.problem.device)
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
-    prepared = saved.problem.preprocessing
-    if "encoder" in prepared and (table := _foreign_table(saved, name)) is not None:
-        rows = draw_rows(len(table), count, seed).numpy()
-        features = TableFeatures.from_dict({"encoder": prepared["encoder"], "scales": prepared["features"]})
-        return torch.from_numpy(features.transform(table)[rows]).to(saved.problem.device)
-    dataset, size = None, max(saved.shape[1:]) if saved.is_image else None
-    try:
-        dataset = saved.loader.other(name, size)
-    except SizesDifferError:  # images, of no use for a table in any size
-        if saved.is_image:
-            raise
-    except NoTargetError:  # a table
-        if not saved.is_image:
-            raise
-    if dataset is None or dataset.is_image != saved.is_image:
+    table, dataset, device = _table_file(saved, name), None, saved.problem.device
+    if table is None:
+        try:
+            dataset = saved.loader.other(name, max(saved.shape[1:]) if saved.is_image else None)
+        except SizesDifferError:  # images, of no use for a table in any size
+            if saved.is_image:
+                raise
+    if (table is None and (dataset is None or dataset.is_image)) != saved.is_image:
         own, other = ("images", "a table") if saved.is_image else ("a table", "images")
         raise InputError(f"expected {own} as the run was trained on, but {name} holds {other}; name another set")
-    part = dataset.train if dataset.test is None else dataset.test
-    x = part.x[draw_rows(len(part), count, seed).numpy()]
-    if dataset.is_image:
-        return as_images(torch.from_numpy(x.copy()).to(saved.problem.device), saved.shape)
-    scales = Standardizer.from_dict(prepared["features"])
-    if x.shape[1] != len(scales.mean):
-        raise InputError(
-            f"expected {len(scales.mean)} columns as the run was trained on, but {name} has {x.shape[1]}; "
-            "name a table with the same columns"
-        )
-    return torch.from_numpy(scales.transform(x)).to(saved.problem.device)
+    if dataset is not None:
+        part = dataset.train if dataset.test is None else dataset.test
+        x = part.x[draw_rows(len(part), count, seed).numpy()]
+        if saved.is_image:
+            return as_images(torch.from_numpy(x.copy()).to(device), saved.shape)
+        names = dataset.columns or [f"x{j}" for j in range(x.shape[1])]
+        table = Table(Path(name), dict(zip(names, x.T, strict=True)), len(x), lambda row: f"row {row}")
+    assert table is not None
+    features = TableFeatures.of_run(saved.problem.preprocessing).transform(table)
+    return torch.from_numpy(features[draw_rows(len(table), count, seed).numpy()]).to(device)
 
 
-def _foreign_table(saved: SavedRun, name: str) -> Table | None:
-    """A table in a file, which has its columns in any order, and more; None where it is something else."""
+def _table_file(saved: SavedRun, name: str) -> Table | None:
+    """The table of a file or folder, its test part if it has one; None where it is something else."""
     path = find(name, saved.loader.data_dir)
     recognised = None if path is None else recognise(path)
     if recognised is None or recognised.layout != "tabular":
