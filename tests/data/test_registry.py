@@ -214,7 +214,7 @@ def test_reads_rows_and_splits(tmp_path):
         ("n_splits", "x\n", "numbers in .*n_splits.txt, but got"),
         ("n_splits", "0.5", "the number of splits in .*n_splits.txt"),
         ("n_splits", "3", "index_train_2.txt to be readable, but got: No such file"),
-        ("index_train_1", "5\n1\n2\n2\n", "indices, each once, in .*index_train_1.txt, but got one twice"),
+        ("index_train_1", "5\n1\n2\n2\n", "each of 6 rows once in split 1 of .*, but row 2 is there 2 times"),
         ("index_train_1", "5\n1\n2\n4\n", "each of 6 rows once in split 1 of .*, but row 3 is there 0 times"),
         ("index_train_0", "0\n1\n2\n4\n", "each of 6 rows once in split 0 of .*, but row 3 is there 0 times"),
     ],

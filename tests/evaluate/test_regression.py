@@ -121,7 +121,7 @@ test_faults_are_named = refusals(
     (torch.zeros(0, 2), torch.zeros(0), "expected at least one example, but got none"),
     (torch.full((3, 2), torch.nan), torch.zeros(3), "expected finite outputs, but got NaN or inf"),
     (torch.zeros(3, 2), torch.tensor([0, 1, torch.inf]), "expected finite targets"),
-    (torch.zeros(3, 2), torch.zeros(3), (0.9, 1.0), "expected levels between 0 and 1"),
+    (torch.zeros(3, 2), torch.zeros(3), (0.9, 1.0), "expected coverage to be a number between 0 and 1, but got 1.0"),
     of=lambda output, y, levels=(0.5,): regression(output, y, levels=levels),
 )
 

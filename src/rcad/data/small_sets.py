@@ -70,13 +70,11 @@ def _split(folder: Path, k: int, n: int) -> tuple[Index, Index]:
 
 
 def _index(file: Path, size: int) -> Index:
-    """Whole numbers in 0..size-1, each once, in the file's order."""
+    """Whole numbers in 0..size-1, in the file's order."""
     numbers = _numbers(file).ravel()
     wrong = numbers[(numbers != np.rint(numbers)) | (numbers < 0) | (numbers >= size)]
     if len(wrong):
         raise InputError(f"expected whole numbers from 0 to {size - 1} in {file}, but got {wrong[0]:g}")
-    if len(np.unique(numbers)) != len(numbers):
-        raise InputError(f"expected indices, each once, in {file}, but got one twice")
     return numbers.astype(np.int64)
 
 

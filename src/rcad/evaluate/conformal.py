@@ -16,16 +16,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from rcad.errors import InputError, is_number
-from rcad.evaluate.regression import Predicted
+from rcad.errors import InputError
+from rcad.evaluate.regression import Predicted, check_coverage
 from rcad.loss.predictions import Labelled, fetch, fetch_numbers
 
 LEVELS = (0.8, 0.9, 0.95, 0.99)
-
-
-def check_coverage(coverage: float) -> None:
-    if not (is_number(coverage) and 0 < coverage < 1):
-        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")
 
 
 def class_scores(output: Tensor, y: Tensor) -> Tensor:

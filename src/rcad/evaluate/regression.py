@@ -85,7 +85,7 @@ def regression(output: Tensor, y: Tensor, scale: float = 1.0, *, levels: Sequenc
         "crps": crps(seen).mean() * scale,
         "sharpness": seen.deviation.mean() * scale,
         "pit_error": pit_error(seen),
-        **{f"coverage_{100 * level:g}": covered(seen, level).mean() for level in _checked(levels)},
+        **{f"coverage_{100 * level:g}": covered(seen, level).mean() for level in levels},
     }
     return fetch_numbers(values, seen.checks)
 
@@ -93,7 +93,7 @@ def regression(output: Tensor, y: Tensor, scale: float = 1.0, *, levels: Sequenc
 def interval_coverage(output: Tensor, y: Tensor, levels: Sequence[float] = LEVELS) -> tuple[float, ...]:
     """The fraction of targets inside the central interval of each level, for a calibration curve."""
     seen = Predicted.of(output, y)
-    shares = torch.stack([covered(seen, level).mean() for level in _checked(levels)])
+    shares = torch.stack([covered(seen, level).mean() for level in levels])
     return tuple(fetch({"coverage": shares}, seen.checks)["coverage"])
 
 
@@ -107,6 +107,7 @@ def crps(seen: Predicted) -> Tensor:
 
 def covered(seen: Predicted, level: float) -> Tensor:
     """1.0 where the target lies in the central interval."""
+    check_coverage(level)
     return (seen.z.abs() <= NormalDist().inv_cdf(0.5 + level / 2)).double()
 
 
@@ -118,7 +119,6 @@ def pit_error(seen: Predicted) -> Tensor:
     return 0.5 * (after * after.abs() - before * before.abs()).sum()
 
 
-def _checked(levels: Sequence[float]) -> Sequence[float]:
-    if not levels or not all(is_number(level) and 0 < level < 1 for level in levels):
-        raise InputError(f"expected levels between 0 and 1, but got {levels!r}")
-    return levels
+def check_coverage(coverage: float) -> None:
+    if not (is_number(coverage) and 0 < coverage < 1):
+        raise InputError(f"expected coverage to be a number between 0 and 1, but got {coverage!r}")

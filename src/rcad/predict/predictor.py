@@ -24,8 +24,8 @@ from rcad.data.files import read_bytes
 from rcad.data.table_encoder import TableFeatures
 from rcad.data.table_files import Table, frame_table, list_names, read_table
 from rcad.errors import InputError, expanded, fitting, html_table, shaped, shown
-from rcad.evaluate.conformal import check_coverage
 from rcad.evaluate.corruptions.generated import LUMA
+from rcad.evaluate.regression import check_coverage
 from rcad.hub import PREFIX, Address, Repository
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Gaussian
