@@ -12,7 +12,7 @@ import shutil
 import stat
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -125,16 +125,23 @@ class _Header(tarfile.TarInfo):
         return header
 
 
+@contextlib.contextmanager
+def _opened(archive: Path) -> Iterator[tuple[Iterable[int], Callable[[Path], None]]]:
+    """The sizes of the members, and what unpacks them: zipfile makes names harmless by itself, tarfile by a filter."""
+    if archive.name.lower().endswith(".zip"):
+        with zipfile.ZipFile(archive) as zipped:
+            yield (member.file_size for member in zipped.infolist()), zipped.extractall
+    else:
+        with tarfile.open(archive, tarinfo=_Header) as tar:
+            yield (member.size for member in tar), partial(tar.extractall, filter=partial(_plain_file, archive))
+
+
 def extract(archive: Path, folder: Path) -> None:
     """Unpack a tar or zip into `folder`, and nowhere else; sizes are checked beforehand."""
-    is_zip = archive.name.lower().endswith(".zip")
-    with (
-        intact(archive, "archive", "download it again"),
-        zipfile.ZipFile(archive) if is_zip else tarfile.open(archive, tarinfo=_Header) as opened,
-    ):
+    with intact(archive, "archive", "download it again"), _opened(archive) as (sizes, unpack_into):
         total, most = 0, max(SMALL, MOST_RATIO * archive.stat().st_size)
-        for count, member in enumerate(opened.infolist() if isinstance(opened, zipfile.ZipFile) else opened, 1):
-            total += member.file_size if isinstance(member, zipfile.ZipInfo) else member.size
+        for count, size in enumerate(sizes, 1):
+            total += size
             if total > most or count > MOST_MEMBERS:
                 got = f"{total / 1e9:.3g} GB" if total > most else f"over {MOST_MEMBERS:,} members"
                 raise InputError(
@@ -142,8 +149,7 @@ def extract(archive: Path, folder: Path) -> None:
                     "unpack it by hand if you trust it"
                 )
         check_room(folder, total, f"unpack {archive}")
-        # A zip's names are made harmless by the library itself, a tar's by our filter.
-        opened.extractall(folder, **({} if is_zip else {"filter": partial(_plain_file, archive)}))
+        unpack_into(folder)
 
 
 def _plain_file(archive: Path, member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
