@@ -45,23 +45,12 @@ def write(root, **contents):
     return root
 
 
-def shard(
-    path,
-    images,
-    labels,
-    *,
-    names=("image", "label"),
-    metadata=None,
-    struct=True,
-    group=2,
-):
+def shard(path, images, labels, *, names=("image", "label"), metadata=None, struct=True, group=2):
     """A Parquet file as Hugging Face writes them; a number is an image of that colour."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     data = [red(image) if isinstance(image, int) else image for image in images]
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    column = (
-        pa.array([{"bytes": value, "path": None} for value in data], kind) if struct else pa.array(data, pa.binary())
-    )
+    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()}) if struct else pa.binary()
+    column = pa.array([{"bytes": value, "path": None} for value in data] if struct else data, kind)
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table(dict(zip(names, (column, labels), strict=True))).replace_schema_metadata(metadata)
     pq.write_table(table, path, row_group_size=group)

@@ -289,10 +289,7 @@ def test_a_target_of_dates_has_a_unit():
     assert read("y|a\n5.5|1\n3.25|2\n7|5\n").unit == ""
 
 
-@pytest.mark.parametrize(
-    "texts",
-    [["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]],
-)
+@pytest.mark.parametrize("texts", [["$5", "5 €"], ["1.5", "1,5 or so"], ["2020-13-01", "2020-01-01"], ["12 34 a", "5"]])
 def test_what_is_no_number_stays_text(texts):
     data = read(lines("a|y", *(f"{text}|{i}" for i, text in enumerate(texts * 2))))
     assert data.columns == tuple(f"a={text}" for text in (*sorted(texts), "?"))
@@ -500,11 +497,7 @@ def test_gaps_and_constants_blur_nothing():
 
 @pytest.mark.parametrize(
     ("column", "merged"),
-    [
-        (2.0**62 + np.arange(50.0), True),
-        (np.asarray([1e18, 3e18, np.nan]), False),
-        (STAMPS, False),
-    ],
+    [(2.0**62 + np.arange(50.0), True), (np.asarray([1e18, 3e18, np.nan]), False), (STAMPS, False)],
 )
 def test_long_identifiers_are_told_from_large_numbers(column, merged):
     assert beyond_float64(column) is merged

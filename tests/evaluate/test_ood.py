@@ -95,17 +95,12 @@ test_faults_are_named = refusals(
 ALPHAS = [0.0, 0.5, 4.0]
 
 
-def test_it_agrees_with_the_curve_of_one_batch() -> None:
+def test_it_agrees_with_the_curve_of_one_batch_and_quantiles_are_those_of_the_examples() -> None:
     net, (x, y) = smooth_net().eval(), images(41)
     rows, found = along_adversarial(net, x, y, ALPHAS), entropy_against_alpha(net, x, y, ALPHAS, batch_size=8)
     assert (found.alphas, found.unmoved, found.direction) == (tuple(ALPHAS), 0, "adversarial")
     assert found.entropy == pytest.approx([row.entropy for row in rows], rel=1e-5)
     assert found.accuracy == pytest.approx([100 * row.accuracy for row in rows])
-
-
-def test_quantiles_are_those_of_the_examples() -> None:
-    net, (x, y) = smooth_net().eval(), images(41)
-    found = entropy_against_alpha(net, x, y, ALPHAS, batch_size=10)
     assert found.levels == (0.1, 0.5, 0.9)
     for alpha, quantiles in zip(ALPHAS, found.quantiles, strict=True):
         with torch.no_grad():
