@@ -20,7 +20,7 @@ import shlex
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,7 +94,7 @@ def open_entry(entry: Path, *, sums: bool = True) -> Entry | None:
         files = [entry / name for name in sizes if name.endswith(".npy")]
         if sums and sum(sizes[file.name] for file in files) <= SUMMED:
             times = tuple(file.stat().st_mtime_ns for file in (entry / MANIFEST, *files))
-            if not _sums_match(entry, times):
+            if _changed(entry, times) is not None:
                 return None
         # Plain views: indexing a memmap subclass costs more and prints as one.
         return manifest, {file.stem: np.asarray(np.load(file, mmap_mode="c", allow_pickle=False)) for file in files}
@@ -103,15 +103,11 @@ def open_entry(entry: Path, *, sums: bool = True) -> Entry | None:
 
 
 @lru_cache(maxsize=64)
-def _sums_match(entry: Path, times: tuple[int, ...]) -> bool:
-    """Whether the arrays are what was written; the modification times tell one state from another."""
-    return next(_changed(entry), None) is None
-
-
-def _changed(entry: Path) -> Iterator[Path]:
+def _changed(entry: Path, times: tuple[int, ...]) -> Path | None:
+    """The first array that is not what was written; the modification times tell one state from another."""
     arrays = (_read_manifest(entry) or {"arrays": {}})["arrays"]
     sums = {entry / name: stored["sha256"] for name, stored in arrays.items() if "sha256" in stored}
-    return (path for path, wanted in sums.items() if digest(path) != wanted)
+    return next((path for path, wanted in sums.items() if digest(path) != wanted), None)
 
 
 def entries(cache_dir: Path | str | None = None) -> list[Path]:
@@ -125,7 +121,7 @@ def verify(entry: Path) -> str | None:
         return (
             f"expected a whole cache in {entry}, but its manifest or sizes do not match; it is rebuilt when next used"
         )
-    for path in _changed(entry):
+    if path := _changed.__wrapped__(entry, ()):
         return f"expected {path} to match its checksum, but its bytes have changed; {clearing_advice(entry)}"
     return None
 

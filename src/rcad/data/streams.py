@@ -173,9 +173,9 @@ def _encoded(
     sources: Sequence[Source], files: Sequence[Path], cache_dir: Path | None, identity: str
 ) -> ImageFiles | Packed:
     """Image files as they lie; what else holds images is unpacked once."""
-    if all(isinstance(source, ImageFiles) for source in sources):
-        names = [name for source in sources if isinstance(source, ImageFiles) for name in source.names]
-        return ImageFiles(sources[0].root, names)
+    files_alone = [source for source in sources if isinstance(source, ImageFiles)]
+    if len(files_alone) == len(sources):
+        return ImageFiles(sources[0].root, [name for source in files_alone for name in source.names])
 
     def pack(folder: Path) -> dict[str, Any]:
         check_room(folder, sum(file.stat().st_size for file in files), "unpack the shards")

@@ -65,14 +65,11 @@ def conformal_classes(
     For each level L in percent: `conformal_coverage_L`, the share of sets with the label, and `conformal_size_L`, the
     mean number of classes in them. Levels for which there are too few held-out examples are left out.
     """
-    scores, seen = class_scores(*held_out), Labelled.of(*test)
-    values = {}
-    for level in levels:
-        limit = threshold(scores, level)
-        if bool(limit.isfinite()):
-            sets = prediction_sets(seen.logits, limit)
-            values[f"conformal_coverage_{100 * level:g}"] = sets.gather(1, seen.y[:, None]).double().mean()
-            values[f"conformal_size_{100 * level:g}"] = sets.sum(1).double().mean()
+    seen, values = Labelled.of(*test), {}
+    for level, limit in _limits(class_scores(*held_out), levels):
+        sets = prediction_sets(seen.logits, limit)
+        values[f"conformal_coverage_{level}"] = sets.gather(1, seen.y[:, None]).double().mean()
+        values[f"conformal_size_{level}"] = sets.sum(1).double().mean()
     return fetch_numbers(values, seen.checks)
 
 
@@ -80,11 +77,14 @@ def conformal_values(
     held_out: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], scale: float = 1.0, levels: Sequence[float] = LEVELS
 ) -> dict[str, float]:
     """The same for intervals: `conformal_coverage_L`, and `conformal_width_L`, their mean width times `scale`."""
-    scores, seen = value_scores(*held_out), Predicted.of(*test)
-    values = {}
-    for level in levels:
-        limit = threshold(scores, level)
-        if bool(limit.isfinite()):
-            values[f"conformal_coverage_{100 * level:g}"] = (seen.z.abs() <= limit).double().mean()
-            values[f"conformal_width_{100 * level:g}"] = 2 * limit * seen.deviation.mean() * scale
+    seen, values = Predicted.of(*test), {}
+    for level, limit in _limits(value_scores(*held_out), levels):
+        values[f"conformal_coverage_{level}"] = (seen.z.abs() <= limit).double().mean()
+        values[f"conformal_width_{level}"] = 2 * limit * seen.deviation.mean() * scale
     return fetch_numbers(values, seen.checks)
+
+
+def _limits(scores: Tensor, levels: Sequence[float]) -> list[tuple[str, Tensor]]:
+    """The levels in percent that can be promised, and their thresholds."""
+    limits = [(f"{100 * level:g}", threshold(scores, level)) for level in levels]
+    return [(level, limit) for level, limit in limits if bool(limit.isfinite())]
