@@ -9,21 +9,33 @@ import pytest
 
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
 from rcad.paper.record import LAST, Place
-from rcad.paper.report.few_labels import CHANCE, GUESSING
+from rcad.paper.report.few_labels import CHANCE, GUESSING, signed
 from rcad.paper.report.tables import MEASURES, mean_of
+from rcad.report.document import Table
 from rcad.runs.pack import read_pack
 from rcad.runs.recipes import RECIPES
 from rcad.study.statistics import Paired
 from rcad_docs import few_labels, made
-from rcad_docs.few_labels import N500, N2000, VIEWS, gain, signed, studies
+from rcad_docs.few_labels import N500, N2000, VIEWS, gain, studies
 
 ROOT = Path(__file__).parents[2]
 N1000, N5000 = "n=1,000", "n=5,000"
+README_ROW = ("32.4", "+8.3 ± 0.5", "2.90", "\N{MINUS SIGN}0.86 ± 0.04")
 USUAL = RECIPES["paper"].optim.weight_decay
 
 
 def words(page: str) -> str:
     return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def test_the_report_opens_with_the_short_table_and_calls_every_study_by_a_name_of_its_own() -> None:
+    document = few_labels.report(ROOT).document
+    opening = document.sections[0].parts[0]
+    assert isinstance(opening, Table)
+    assert [cell.text for cell in opening.body[-1]] == ["two views, weight decay tuned", *README_ROW]
+    names = [section.short or section.title for section in document.sections]
+    assert len(names) == len({*names})
+    assert {"T4", "T4, tuned", "T4, tuned, 16 candidates", "T4, tuned, small CNN"} <= {*names}
 
 
 @pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in made.written(ROOT)])

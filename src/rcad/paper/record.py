@@ -172,6 +172,14 @@ class Study:
         return f"{self.scale} scale" + (f", {EVERY_METHOD}" if self.tuned else "")
 
     @property
+    def short_title(self) -> str:
+        """Its target and what differs from the paper: "T4", "T4, tuned, 16 candidates", "T4, smoke"."""
+        words = [self.target] + ([] if self.scale == "full" else [self.scale]) + (["tuned"] if self.tuned else [])
+        words += ["small CNN"] if "small CNN" in self.title else []
+        _, _, candidates = self.title.partition(f"{EVERY_METHOD} with ")
+        return ", ".join(words + ([candidates] if candidates else []))
+
+    @property
     def warning(self) -> str:
         """What to say loudly of a scale that is not the paper's."""
         return SCALES.get(self.scale, f"SCALE {self.scale!r}: not the paper's protocol.")

@@ -151,7 +151,7 @@ def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:
     top, bottom = gains.drawing.axes
     assert [text.get_text() for text in top.get_yticklabels()] == ["T4: n=500", "T4: n=1,000", "T4: n=50,000"]
     assert bottom.get_xlabel() == "RCAD better than ERM by, nats"
-    assert bottom.get_yticklabels()[0].get_text() == "T5 [small]: n=500"
+    assert bottom.get_yticklabels()[0].get_text() == "T5, small: n=500"
     assert (squares([]), forest([])) == (None, None)
 
 

@@ -8,11 +8,20 @@ from pathlib import Path
 
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
 from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report.tables import MEASURES, mean_of
+from rcad.paper.report.few_labels import change, mean_text
+from rcad.paper.report.few_labels import in_short as short_table
+from rcad.paper.report.tables import MEASURES
+from rcad.report import markdown
 from rcad.study.statistics import Paired
 from rcad_docs import table
 from rcad_docs.evidence import report
 
+KINDS = {
+    "T4": "paper",
+    "T4, tuned": "tuned",
+    "T4, tuned, 16 candidates": "tuned 16",
+    "T4, tuned, small CNN": "cnn",
+}
 ERM, VIEWS, N500, N2000 = "ERM", "two views", "n=500", "n=2,000"
 NAMES = {
     "ERM": "ERM",
@@ -30,13 +39,7 @@ NAMES = {
 def studies(root: Path) -> dict[str, Study]:
     """T4 with the paper's settings, tuned, tuned among 16 candidates, and tuned with the small CNN."""
     full = [study for study in report(root).records.studies if study.target == "T4" and study.scale == "full"]
-    return {_kind(study): study for study in full}
-
-
-def _kind(study: Study) -> str:
-    if study.as_published:
-        return "paper"
-    return "tuned 16" if "16 candidates" in study.title else "tuned" if "ResNet-18" in study.title else "cnn"
+    return {KINDS[study.short_title]: study for study in full}
 
 
 def tuned_place(every: dict[str, Study], row: str, column: str) -> Place | None:
@@ -53,42 +56,15 @@ def gain(place: Place, base: Place, metric: str) -> Paired:
 
 
 def change_text(place: Place, base: Place, metric: str) -> str:
-    """The mean change (a lower NLL is negative) ± half of its 95% confidence interval; bold: significantly better."""
-    paired, measure = gain(place, base, metric), MEASURES[metric]
-    text = signed(paired.mean if measure.higher else -paired.mean, measure.digits)
-    text += f" ± {(paired.high - paired.low) / 2:.{measure.digits}f}"
-    return f"**{text}**" if paired.low > 0 else text
-
-
-def signed(value: float, digits: int) -> str:
-    """With a sign, but for a zero."""
-    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-    return text if float(text[1:]) else text[1:]
-
-
-def mean_text(place: Place, metric: str) -> str:
-    mean = mean_of(place.values(LAST + metric))
-    assert mean is not None
-    return f"{mean.mean:.{MEASURES[metric].digits}f}"
+    """As the report has it: the mean change ± half of its 95% confidence interval; bold: significantly better."""
+    return markdown.cell_text(change(place, base, metric))
 
 
 def in_short(root: Path) -> str:
-    """README's table: 2,000 images, everything against ERM with the paper's settings."""
-    every = studies(root)
-    base = every["paper"].places[ERM, N2000]
-    rows = []
-    for name, kind, row in (
-        ("ERM (plain training), the paper's settings", "paper", ERM),
-        ("RCAD, the paper's settings", "paper", "RCAD"),
-        ("random direction instead (control)", "paper", RANDOM),
-        ("ERM, weight decay tuned", "tuned", ERM),
-        ("two views, weight decay tuned", "tuned", VIEWS),
-    ):
-        place, cells = every[kind].places[row, N2000], []
-        for metric in MEASURES:
-            cells += [mean_text(place, metric), "" if place is base else change_text(place, base, metric)]
-        rows.append([name, *cells])
-    return table(["2,000 CIFAR-100 images", "accuracy, %", "change", "NLL", "change"], rows, numbers=True)
+    """README's table: 2,000 images, everything against ERM with the paper's settings; the report's first table."""
+    found = short_table(report(root).records.studies)
+    assert found is not None
+    return table(found.header, [[*map(markdown.cell_text, row)] for row in found.body], numbers=True)
 
 
 def tuned(root: Path) -> str:

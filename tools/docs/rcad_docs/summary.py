@@ -9,12 +9,12 @@ from typing import Any
 
 from rcad.paper.moons import at_printed_size
 from rcad.paper.record import Study
+from rcad.paper.report.few_labels import signed
 from rcad.paper.report.tables import mean_of, place_mean, tally
 from rcad.study.judge import VERDICTS
 from rcad.study.statistics import Summary
 from rcad_docs import table
 from rcad_docs.evidence import report
-from rcad_docs.few_labels import signed
 
 RANDOM = "random direction"
 ROWS = ("ERM", "RCAD", RANDOM)

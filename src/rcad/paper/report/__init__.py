@@ -146,11 +146,11 @@ def first_screen(records: Records, damaged: Sequence[str], homes: Mapping[str, s
     absent = {study.target: sum(claim.verdict == NOT_RUN for claim in study.claims) for study in studies}
     if targets := ", ".join(f"{target} ({count})" for target, count in absent.items() if count):
         paragraphs.append(f"Claims on data that were not run, and so neither judged nor counted: {targets}.")
-    figures = [figure for figure in (squares(studies), forest(studies)) if figure is not None]
+    drawn = [few_labels.in_short(studies), squares(studies), forest(studies)]
     summary = Section(
         "In short",
         paragraphs,
-        [*figures, *([_summary(records, homes, links)] if studies else [])],
+        [*(part for part in drawn if part is not None), *([_summary(records, homes, links)] if studies else [])],
         "\n".join(lines) or "No claim has been judged yet.",
         notice,
     )
@@ -170,8 +170,8 @@ def _summary(records: Records, homes: Mapping[str, str], links: Links) -> Table:
             verdicts = {v: Cell(str(judged[v]), mark=mark if judged[v] else "none") for v, mark in tables.MARKS.items()}
         rows.append(
             {
-                "table or figure": Cell(study.target, title, f"#{homes[study.title]}"),
-                "scale": Cell(study.scale + ", tuned" * study.tuned, mark="" if study.scale == "full" else "bad"),
+                "table or figure": Cell(study.short_title, title, f"#{homes[study.title]}"),
+                "scale": Cell(study.scale, mark="" if study.scale == "full" else "bad"),
                 **verdicts,
                 "runs": str(study.runs or "-"),
                 "time": duration(study.seconds),
@@ -223,11 +223,11 @@ def squares(studies: Sequence[Study]) -> Figure | None:
     lines: list[tuple[str, list[str]]] = []
     for study in judged:
         order = sorted(_counts(study).elements(), key=lambda verdict: (*VERDICTS, verdict).index(verdict))
-        name = study.target if study.as_published else f"{study.target}, {_protocol(study)}"
+        name = study.short_title
         starts = range(0, len(order), ACROSS)
         lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
     widest = max(len(order) for _, order in lines)
-    figure, ax = drawing.axes(max(4.6, 0.24 * widest + 1.4), 0.30 * len(lines) + 0.9)
+    figure, ax = drawing.axes(max(4.6, 0.24 * widest + 2.8), 0.26 * len(lines) + 0.9)
     from matplotlib.patches import Rectangle
 
     for y, (_, order) in enumerate(lines):
@@ -236,7 +236,7 @@ def squares(studies: Sequence[Study]) -> Figure | None:
             ax.add_patch(Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, facecolor=colour, edgecolor="none"))
             ax.text(x, y, sign, ha="center", va="center", fontsize=7, color="black")
     ax.set(xlim=(-0.6, widest - 0.4), ylim=(len(lines) - 0.4, -0.6), xticks=[])
-    ax.set_yticks(range(len(lines)), [drawing.label(name, 22, 1) for name, _ in lines])
+    ax.set_yticks(range(len(lines)), [drawing.label(name, 26, 1) for name, _ in lines])
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9)
     ax.set_aspect("equal")
@@ -248,13 +248,6 @@ def squares(studies: Sequence[Study]) -> Figure | None:
     return drawing.finish(figure, keys, *about("verdicts"), "verdicts", columns=2)
 
 
-def _protocol(study: Study) -> str:
-    """What differs from the paper: the scale, or that methods were tuned, with the network where it is another."""
-    if not study.tuned:
-        return study.scale
-    return "tuned" if "small CNN" not in study.title else "tuned, small CNN"
-
-
 def forest(studies: Sequence[Study]) -> Figure | None:
     """RCAD against ERM in every column of the tables, with the published difference; one panel for each unit."""
     units: dict[str, list[tuple[str, Paired, float | None]]] = {}
@@ -263,7 +256,7 @@ def forest(studies: Sequence[Study]) -> Figure | None:
         # The figures show the tables' runs again, and single runs have no published number.
         if base is None or row is None or not study.target.startswith("T"):
             continue
-        target = study.target if study.as_published else f"{study.target} [{_protocol(study)}]"
+        target = study.short_title
         lines = units.setdefault(tables.gain_unit(study), [])
         for column in study.columns:
             gain = tables.gain_over(study, row, base, column)

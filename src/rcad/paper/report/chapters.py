@@ -136,7 +136,7 @@ def section(study: Study, links: Links) -> Section:
         parts += _headed(heading, below)
     if study.places:
         parts.append(run_table(study, links))
-    short = study.target if study.target in TARGETS and not study.tuned else ""
+    short = study.short_title if study.target in TARGETS else ""
     return Section(study.title, introduction(study), parts, verdict(study), study.warning, short)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from rcad.paper.claims import gain_of
+from rcad.paper.claims import RANDOM, gain_of
 from rcad.paper.record import EVERY_METHOD, LAST, Place, Study
 from rcad.paper.report.tables import MEASURES, about, caption, interval_text, mean_of, reference, with_half
 from rcad.report import drawing
@@ -19,6 +19,14 @@ TARGET, FEW = "T4", ("n=500", "n=1,000", "n=2,000")
 ERM = "ERM"
 DECAY = "tuned ERM against the paper's weight decay"
 PAPER = "paper's setting"
+SHORT = {
+    "ERM (plain training), the paper's settings": ("T4", "ERM"),
+    "RCAD, the paper's settings": ("T4", "RCAD"),
+    "random direction instead (control)": ("T4", RANDOM),
+    "ERM, weight decay tuned": ("T4, tuned", "ERM"),
+    "two views, weight decay tuned": ("T4, tuned", "two views"),
+}
+"""Rows of the short table: the study, and its row."""
 CHANCE, GUESSING = 1.5, 4.605
 """Accuracy in percent below which a model of 100 classes only guesses; the NLL of equal probabilities in nats."""
 
@@ -53,6 +61,43 @@ def section(studies: Sequence[Study]) -> Section | None:
     parts: list[Part] = [*([figure(drawn)] if drawn else []), table(rows)]
     words = [*best(rows), caption("few_labels"), caption("guessing", nll=GUESSING)]
     return Section(TITLE, words, parts, short="few labels")
+
+
+def in_short(studies: Sequence[Study]) -> Table | None:
+    """RCAD, its control, weight decay and two views on 2,000 images; None where one of them was not run there."""
+    kinds = {study.short_title: study for study in studies if study.scale == "full"}
+    cells = {name: kinds[kind].place(row, FEW[-1]) for name, (kind, row) in SHORT.items() if kind in kinds}
+    places = {name: place for name, place in cells.items() if place is not None and place.runs}
+    if len(places) < len(SHORT):
+        return None
+    base = next(iter(places.values()))
+    body: list[list[str | Cell]] = [[name] for name in places]
+    for row, place in zip(body, places.values(), strict=True):
+        for metric in MEASURES:
+            row += [mean_text(place, metric), change(place, base, metric)]
+    return Table(["2,000 CIFAR-100 images", "accuracy, %", "change", "NLL", "change"], body, caption("in_short"))
+
+
+def change(place: Place, base: Place, metric: str) -> Cell:
+    """Mean change at the last epoch (a lower NLL is negative) ± half of its 95% interval; marked: a gain."""
+    measure = MEASURES[metric]
+    gain = gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
+    if gain is None or place is base:
+        return Cell("" if place is base else "-")
+    mean = signed(gain.mean if measure.higher else -gain.mean, measure.digits)
+    return Cell(f"{mean} ± {gain.half:.{measure.digits}f}", mark="good" if gain.low > 0 else "")
+
+
+def mean_text(place: Place, metric: str) -> str:
+    """The mean at the last epoch."""
+    mean = mean_of(place.values(LAST + metric))
+    return "-" if mean is None else f"{mean.mean:.{MEASURES[metric].digits}f}"
+
+
+def signed(value: float, digits: int) -> str:
+    """With a sign, but for a zero."""
+    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+    return text if float(text[1:]) else text[1:]
 
 
 def best(rows: Sequence[Gain]) -> list[str]:
