@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -75,23 +76,26 @@ record = pytest.fixture(example)
 
 def test_the_question_is_answered_first() -> None:
     lines = said(cells({"mixup": 0.0, "rcad": 2.0}))
-    assert lines[0].startswith("Accuracy: rcad is better than ERM (higher by ")
+    assert lines[0].startswith("Accuracy: rcad is better than ERM (gain +")
     assert lines[0].endswith(" points, p < 0.001, 10 splits).")
     assert lines[1] == "Accuracy: none of the other methods is shown to differ from ERM."
-    assert said(cells({"rcad": -2.0}))[0].startswith("Accuracy: rcad is worse than ERM (lower by ")
+    assert said(cells({"rcad": -2.0}))[0].startswith("Accuracy: rcad is worse than ERM (gain -")
     worse = said(cells({"rcad": 0.0, "mixup": -3.0}))[1]
-    assert worse.startswith("Accuracy: mixup (lower by ")
+    assert worse.startswith("Accuracy: mixup (gain -")
     assert worse.endswith("is worse than ERM.")
 
 
-def test_a_sentence_says_which_way_the_metric_moved() -> None:
-    for metric, mean, words in (
-        ("nll", 0.3, "lower by 0.30 [0.10, 0.50] nats"),  # a difference is positive where ours is better
-        ("nll", -0.3, "higher by 0.30 [0.10, 0.50] nats"),
-        ("accuracy", -0.3, "lower by 0.30 [0.10, 0.50] points"),
-    ):
-        gap = {"metric": metric, "mean": mean, "low": mean - 0.2, "high": mean + 0.2, "p_holm": 0.01}
-        assert _evidence(gap) == f"{words}, p = 0.010"
+def test_sentences_and_tables_have_one_sign(record: Record) -> None:
+    """A gain is positive where ours is better, whichever way the metric points; the page says so once."""
+    for gap in record["differences"]:
+        if gap["mean"] is not None:
+            gap |= {"metric": "nll", "mean": -0.3, "low": -0.5, "high": -0.1, "p_holm": 0.01}
+    gap = record["differences"][1]
+    assert _evidence(gap) == "gain -0.30 [-0.50, -0.10] nats, p = 0.010"
+    assert difference_tables(record)[1].cells[0][2].text == "-0.30 [-0.50, -0.10]"
+    page = markdown(document(record))
+    assert page.count("positive where the method is better") == 1
+    assert not re.search("positive is better|higher by|lower by|better by", page)
 
 
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
@@ -139,7 +143,7 @@ def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest
         return dict(rcad.compare("my.csv", "rcad", controls=False, **words).record)
 
     first = compare()
-    assert first["next"]["why"].startswith("Nothing was tuned yet")
+    assert first["next"]["why"].startswith("Tune weight decay")
     file = Path("out/compare.json")
     plain = json.loads(file.read_text())
     assert plain.pop("sha256")
@@ -201,9 +205,11 @@ def test_the_page_says_it_all(record: Record, tmp_path: Path) -> None:
 
 
 def test_the_page_follows_the_protocol(record: Record) -> None:
-    untuned = markdown(document({**record, "budget": 1}))
-    assert "What was chosen" not in untuned
-    assert "Nothing was tuned" in untuned
+    untuned = document({**record, "budget": 1})
+    assert "What was chosen" not in markdown(untuned)
+    told = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
+    assert untuned.sections[0].verdict.splitlines()[-1] == told
+    assert told not in markdown(document(record))
     assert "has its own test set" in markdown(document({**record, "test_ratio": 0.0}))
 
 
@@ -232,6 +238,15 @@ def test_differences(record: Record) -> None:
     assert (mixup[3].text, mixup[3].mark, mixup[4].text) == ("worse", "bad", "<0.001")
     assert mixup[2].text.startswith(f"{gap['mean']:.2f} [{gap['low']:.2f}, ")
     assert [cell.text for cell in controls.cells[0]][:2] == ["rcad", "accuracy"]
+    assert (mixup[6].text, mixup[6].note) == ("0 of 10", "")
+
+
+def test_ties_are_counted_beside_the_seeds_won() -> None:
+    methods = cells({"rcad": 2.0}, noise=0.0)
+    for seed in "37":
+        methods["rcad"]["seeds"][seed]["test"] = methods["erm"]["seeds"][seed]["test"]
+    rows = [row for shown in difference_tables(compared(methods)) for row in shown.cells]
+    assert {(row[6].text, row[6].note) for row in rows} == {("8 of 10", "2 ties")}
 
 
 def test_data_in_memory_are_to_be_written_to_a_file() -> None:

@@ -67,6 +67,12 @@ class Comparison(StudyResult):
         return self.record["question"]  # type: ignore[no-any-return]
 
     @property
+    def diverged(self) -> int:
+        """How many of the tested runs diverged."""
+        results = self.record["results"].values()
+        return sum(result[self.record["metric"]]["diverged"] for result in results)
+
+    @property
     def next(self) -> str:
         """The command to run next."""
         return str(self.record["next"]["command"])
@@ -267,7 +273,7 @@ class _Work:
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if self.budget == 1 and any(self.spaces.values()):
-            why = "Nothing was tuned yet; tune weight decay and each method's hyperparameters with equal budgets"
+            why = "Tune weight decay and each method's hyperparameters with equal budgets"
             return self._again(why, "--budget", TUNED)
         if outcome == "undecided" and needed is not None and n < needed <= MOST_SEEDS:
             return self._again(f"About {needed} splits would show a difference of the size found", "--seeds", needed)

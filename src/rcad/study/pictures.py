@@ -58,14 +58,14 @@ def forests(record: Record, metrics: int | None = None) -> list[Figure]:
 
 
 def _forest(gaps: Sequence[Record], metric: str) -> Figure:
-    figure, ax = _rows([gap["method"] for gap in gaps], f"better than ERM by, in {in_words(metric)}")
+    figure, ax = _rows([gap["method"] for gap in gaps], f"gain over ERM, in {in_words(metric)}")
     for k, gap in enumerate(gaps):
         _interval(ax, k, gap, fmt="o", color=OUTCOMES[gap["outcome"]])
     ax.axvline(0, color=BLACK, lw=0.8)
     numbers = ", ".join(f"{gap['method']} {gap['mean']:+.3g} ({gap['outcome']})" for gap in gaps)
     caption = (
-        f"Differences to ERM in test {WORDS[metric]}, paired by seed, with 95% intervals; right of 0 the method is "
-        "better. Blue is better, orange worse, grey undecided."
+        f"Gains over ERM in test {WORDS[metric]}, paired by seed, with 95% intervals. Blue is better, orange worse, "
+        "grey undecided."
     )
     return Figure(figure, caption, f"Against ERM in {WORDS[metric]}: {numbers}.")
 
