@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.data.dataset import parse_spec
-from rcad.errors import InputError, expanded
+from rcad.errors import InputError, expanded, fitting
 from rcad.evaluate.saved_run.loading import finished, load_weights, weights_of
 from rcad.hub import PREFIX, Address, send
 from rcad.loss.method_rows import label
@@ -133,12 +133,14 @@ def _compared(record: RunRecord, path: Path | str) -> Section:
     data = comparison["data"]
     if parse_spec(data)[0] != parse_spec(record.config.data.name)[0]:
         raise InputError(f"expected a comparison on {record.config.data.name}, but {place} is on {data}; name another")
+    with fitting(str(place), "make it again with rcad compare"):
+        tables = difference_tables(comparison)
     about = (
         f"Every method with the same search on {plural(len(comparison['seeds']), 'split')} of the data, paired by "
         f"split, with 95% intervals; made by `{comparison['command']}`. These are results of the method, not of this "
         "one run."
     )
-    return Section("Against ERM and the controls", (*comparison["sentences"], about), difference_tables(comparison))
+    return Section("Against ERM and the controls", (*comparison["sentences"], about), tables)
 
 
 def _training(record: RunRecord) -> Section:

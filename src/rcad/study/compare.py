@@ -22,7 +22,7 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, formed, judged
+from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
@@ -78,7 +78,7 @@ class Comparison(StudyResult):
         return str(self.record["next"]["command"])
 
 
-COMPARISON = Comparison.KIND = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(plain)))
+COMPARISON = Comparison.KIND = Kind("rcad comparison", 1, lambda plain, schema: Comparison(plain))
 
 
 def compare(

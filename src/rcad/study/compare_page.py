@@ -8,12 +8,12 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from rcad.errors import InputError, is_number, one_of, shaped, shown, whole
+from rcad.errors import is_number
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
 from rcad.runs.words import plural
 from rcad.study.judge import QUESTION_RULE, compare_groups, judge_questions
-from rcad.study.pictures import ROLES, dots, forests, in_words
+from rcad.study.pictures import dots, forests, in_words
 from rcad.study.statistics import describe
 from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 
@@ -25,59 +25,6 @@ CPU_TIME = "CPU time"
 COST = "cost, ERM = 1"
 UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
-_NUMBER = (float, None)
-_SUMMARY = {"mean": float, "sd": _NUMBER, "low": _NUMBER, "high": _NUMBER}
-_METHOD = {"role": str, "space": [str], "seconds": float, "runs": int, "passes": _NUMBER}
-_FORM = {
-    **dict.fromkeys(("data", "command", "cost", "rule", "base", "metric"), str),
-    **{name: [str] for name in ("metrics", "sentences")},
-    **dict.fromkeys(("budget", "epochs"), int),
-    **dict.fromkeys(("seconds", "test_ratio"), float),
-    "seeds": [int],
-    "sizes": dict.fromkeys(("train", "validation", "test"), int),
-    "held_out": {"told": str},
-    "next": {"why": str, "command": str},
-    "versions": {str: str},
-    "methods": {str: {**_METHOD, "chosen": {str: str}}},
-    "results": {str: {str: {"values": {str: _NUMBER}, "diverged": int, "summary": (_SUMMARY, None)}}},
-    "differences": [
-        {
-            **dict.fromkeys(("method", "against", "metric", "outcome", "note"), str),
-            **dict.fromkeys(("mean", "low", "high", "p_two", "p_holm", "effect", "superiority"), _NUMBER),
-            "seeds_needed": (int, None),
-        }
-    ],
-}
-"""The parts of a record that the page shows, and their types."""
-
-
-def formed(plain: dict[str, Any]) -> dict[str, Any]:
-    """The record of a finished comparison, checked: its parts have the types and names that the page needs."""
-    record: dict[str, Any] = shaped("the comparison", plain, _FORM)
-    methods, metrics, differences = record["methods"], {record["metric"], *record["metrics"]}, record["differences"]
-    one_of("the base of the comparison", record["base"], methods)
-    for name in (*metrics, *(difference["metric"] for difference in differences)):
-        one_of("a metric of the comparison", name, WORDS)
-    for name, cell in methods.items():
-        one_of(f"the role of {name}", cell["role"], ROLES)
-        whole(f"the runs of {name}", cell["runs"], minimum=1)
-        shaped(f"the results of {name}", record["results"].get(name), dict.fromkeys(metrics, dict))
-        for result in record["results"][name].values():
-            _check_interval(f"a result of {name}", result["summary"] or dict.fromkeys(_SUMMARY))
-    if not differences:
-        raise InputError("expected the differences that a comparison found, but got none; make it again")
-    for difference in differences:
-        one_of("what a method is compared with", difference["against"], methods)
-        one_of("the outcome of a comparison", difference["outcome"], MARKS)
-        _check_interval(f"the difference of {difference['method']}", difference)
-    return record
-
-
-def _check_interval(name: str, numbers: Record) -> None:
-    """A mean lies in its interval; where there are too few runs for one, both ends are missing."""
-    low, mean, high = three = [numbers[key] for key in ("low", "mean", "high")]
-    if (low, high) != (None, None) and (None in three or not low <= mean <= high):
-        raise InputError(f"expected {name} inside its interval, but got {shown(three)}; make the comparison again")
 
 
 def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
