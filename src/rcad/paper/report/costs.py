@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.paper.claims import NOT_RUN, Claim
-from rcad.paper.record import JSON, NUMBER, Study
+from rcad.paper.record import JSON, Study
 from rcad.paper.report.tables import about, caption
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
@@ -21,7 +21,9 @@ CLAIMED, FLOOR = 1.3, 2.0
 """Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
 NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
 """The numbers of a row, with their decimals."""
-FORM = {"rows": [{"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}]}
+FORM = {
+    "rows": [{"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, (float, None))}]
+}
 COSTS = "costs"
 """The name of the study that is judged by step times alone."""
 MULTISTEP = ("pgd 10", "me_ada")
@@ -154,7 +156,13 @@ AXES = {
 """What grows: the field of a row, the name of the axis, and a point of it in words."""
 MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
 """The numbers of a row; a row whose model did not fit has an error instead."""
-_POINT = {"axes": [str], "method": str, "model": str, **dict.fromkeys(COUNTED, int), **dict.fromkeys(MEASURED, NUMBER)}
+_POINT = {
+    "axes": [str],
+    "method": str,
+    "model": str,
+    **dict.fromkeys(COUNTED, int),
+    **dict.fromkeys(MEASURED, (float, None)),
+}
 GROWTH_FORM = {"rows": [_POINT]}
 COLOURS = {"erm": BLACK, "rcad": BLUE}
 
