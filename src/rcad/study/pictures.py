@@ -32,9 +32,7 @@ def dots(record: Record, metric: str) -> Figure:
     for k, (name, result) in enumerate(results.items()):
         colour = ROLES[record["methods"][name]["role"]]
         values = [value for value in result["values"].values() if value is not None]
-        # Dots of one method beside each other, so that equal results can be counted.
-        spread = [k + 0.16 * ((i % 3) - 1) for i in range(len(values))]
-        ax.scatter(values, spread, s=13, color=colour, alpha=0.5, lw=0, zorder=2)
+        drawing.strip(ax, values, k, colour)
         if result["summary"] is None:
             ax.text(0.5, k, "every run diverged", transform=ax.get_yaxis_transform(), ha="center", va="center")
         else:
