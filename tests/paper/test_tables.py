@@ -161,6 +161,18 @@ def test_small_is_less_of_everything() -> None:
 
 
 PAPER = Path(os.environ.get("RCAD_PAPER") or Path(__file__).parents[3] / "shared" / "PAPER.md")
+SETS = ["CIFAR-100-2k", "CIFAR-100-10k", "Tiny ImageNet", "CIFAR-10", "CIFAR-100", "SVHN"]
+SIZES = [f"n={n}" for n in ("500", "1,000", "2,000", "5,000", "10,000", "50,000")]
+MOONS = ["d=625, sigma=0.1", "d=625, sigma=0.75", "d=1000, sigma=0.1"]
+NAMES = {
+    "T1": (SETS, ["ERM", "FGSM", "ADA", "ME-ADA", "RCAD"]),
+    "T2": (SETS, ["ME-ADA + LS", "RCAD + LS"]),
+    "T3": (["CIFAR-100-2k", "CIFAR-100-10k", "CIFAR-100"], ["ERM", "ME-ADA", "RCAD"]),
+    "T4": (SIZES, ["ERM", "LS", "FGSM", "ME-ADA", "RCAD"]),
+    "T5": (["top-1", "top-5"], ["pretrained", "ERM", "RCAD"]),
+    "T8": ([f"{cell}, noise on all" for cell in MOONS], ["ERM", "FGSM linf", "ME-ADA", "RCAD"]),
+    "T7": (["boston", "concrete", "energy", "wine", "yacht"], ["ERM", "ME-ADA", "RCAD"]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -178,9 +190,12 @@ def numbers(digest: str, name: str) -> list[tuple[float, float | None]]:
     return [(float(mean), float(half) if half else None) for mean, half in found]
 
 
-@pytest.mark.parametrize("name", ["T1", "T2", "T3", "T4", "T5", "T7", "T8"])
+@pytest.mark.parametrize("name", NAMES)
 def test_means_and_intervals(name: str, digest: str) -> None:
-    cells = [cell for column in TARGETS[name].printed.values() for cell in column.values()]
+    table, (columns, rows) = TARGETS[name].printed, NAMES[name]
+    assert list(table) == columns
+    assert all(list(cells) == rows for cells in table.values())
+    cells = [cell for column in table.values() for cell in column.values()]
     found = [pair for pair in numbers(digest, name) if name != "T8" or pair[0] not in (0.1, 0.75)]  # its sigmas
     assert [(cell.mean, cell.half) for cell in cells] == found
     assert {cell.n for cell in cells} == {{"T5": 7, "T7": None, "T8": None}.get(name, 10)}

@@ -21,7 +21,7 @@ from browser import BROWSER, seen
 from one_line import refusals
 from rcad.report import html, latex, markdown, numbers, terminal
 from rcad.report.document import Cell, Command, Document, Figure, Section, Table
-from rcad.report.drawing import blank, colour_of, colours_of, inline, label, limits
+from rcad.report.drawing import blank, colour_of, colours_of, inline, label, limits, save
 
 pytest.importorskip("jinja2")
 EVIL = "<script>alert('a')</script> & \"b\""
@@ -162,6 +162,12 @@ def test_neighbouring_figures_stand_together() -> None:
     assert page(section).count('class="figures"') == 2
 
 
+def test_links_lead_to_sections() -> None:
+    tree = Tree(page(Section("Act 1: a"), Section("Act 2"), Section("Ümlaut & more")))
+    ids = {attributes["id"] for attributes in tree.every("section")}
+    assert {(a["href"] or "")[1:] for a in tree.every("a")} == ids == {"act-1-a", "act-2", "mlaut-more"}
+
+
 @pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
 def test_a_click_sorts_by_number_and_back(tmp_path: Path) -> None:
     cells = ["10.5 ± 1", "-3 [-4, 2]", "", "<0.01", "1,234", "9%", "b", "a"]
@@ -286,6 +292,12 @@ def test_figures_are_drawn_whatever_backend_is_named(tmp_path: Path) -> None:
     )
     inline_backend = {"MPLBACKEND": "module://matplotlib_inline.backend_inline", "MPLCONFIGDIR": str(tmp_path)}
     assert subprocess.check_output([sys.executable, "-c", code], env={**os.environ, **inline_backend}) == b"<svg\n"
+
+
+def test_named_figures_are_saved(tmp_path: Path) -> None:
+    figures = [Figure(blank(1, 1), "", "", name="a"), Figure(blank(1, 1), "", "")]
+    assert save(figures, tmp_path, ("png", "pdf")) == [tmp_path / "a.png", tmp_path / "a.pdf"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pdf", "a.png"]
 
 
 def picture(height: float = 1.0) -> Any:

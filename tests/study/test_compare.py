@@ -248,3 +248,9 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(tuned.best["values"]) == {"optim.weight_decay", "lam"}  # type: ignore[index]
     assert (found.files, tuned.files) == ((), ())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
+
+
+@pytest.mark.parametrize("call", [rcad.compare, rcad.tune])
+def test_a_budget_is_at_least_one(call: Any) -> None:
+    with fails_in_one_line("expected budget to be a whole number >= 1, but got 0"):
+        call("digits", budget=0)

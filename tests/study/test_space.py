@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from one_line import refusals
+from rcad.errors import MissingExtraError
 from rcad.loss.method_rows import SEARCHED, parse_method
 from rcad.loss.methods import METHODS, method, method_defaults
 from rcad.runs.configure import configure
@@ -117,6 +120,12 @@ def test_it_stays_in_the_space_and_repeats_itself(at_a_time: int) -> None:
         assert point["steps"] in (1, 2, 3)
         assert point["norm"] in ("l2", "linf")
         assert float(f"{point['alpha']:.4g}") == point["alpha"]
+
+
+def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r"'\.\[tune\]'"):
+        OptunaSearch(SPACE, None)
 
 
 def test_every_method_has_a_search_that_it_can_take() -> None:
