@@ -93,6 +93,22 @@ def test_images_go_through_the_store(done: Cli) -> None:
     assert "s of time" not in result.err + (OUT / "compare.md").read_text()
 
 
+def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:
+    words = ("--methods", "rcad", "--no-controls", "--seeds", 1, "--epochs", 1, "--budget", 2)
+    lines = done("compare", "--data", "digits[:60]", *words).err.splitlines()
+    trials = saved(OUT / "compare.json")["methods"]["erm"]["seeds"]["0"]["trials"]
+    decays = [f"{trial['values']['optim.weight_decay']:g}" for trial in trials]
+    told = [line.split("  ")[0] for line in lines if line.startswith("done: erm")]
+    assert told == [f"done: erm on digits[:60], seed 0, weight decay {decay}" for decay in decays]
+
+
+def test_the_exit_code_is_1_where_a_tested_run_diverged(cli: Cli) -> None:
+    result = cli(*COMPARE, "--no-controls", "--lr", 1e20, "--budget", 1)
+    assert "diverged" in result.out
+    assert result.code == 1
+    assert "Untuned: each method was trained once on each split with its defaults; --budget 8 tunes" in result.out
+
+
 def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     words = (*COMPARE, "--epochs", 150, "--methods", "rcad,me_ada")
     found = interrupted(*words, when=(OUT / "compare.json").exists)

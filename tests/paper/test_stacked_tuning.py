@@ -13,7 +13,7 @@ from rcad.errors import InputError
 from rcad.loss.likelihoods import Gaussian
 from rcad.loss.methods import compose, erm, gaussian, rcad
 from rcad.paper import moons, uci
-from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, best, cut, fit, places, tune
+from rcad.paper.stacked_tuning import Arm, Candidate, Fold, Job, Protocol, best, fit, places, tune
 from rcad.paper.targets import TARGETS
 from rcad.stacked.train import Examples, StackedProblem, train_stacked
 
@@ -100,5 +100,3 @@ def test_every_method_has_the_same_budget(settings: uci.Settings | moons.Setting
     assert {"erm", "me_ada", "rcad", "rcad_random", "confidence_penalty"} <= {arm.name for arm in arms}
     for arm in arms:
         assert len({repr(one.numbers) for one in arm.candidates}) == (settings.budget or 8)
-    with pytest.raises(InputError, match="same number of configurations"):
-        cut([Arm("a", stops(1, 2)), Arm("b", stops(1))], None)

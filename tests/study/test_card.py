@@ -114,6 +114,12 @@ def test_the_card_has_the_comparison(trained_runs: Path, tmp_path: Path) -> None
     assert all(f"| rcad | {control} |" in text for control in ("rcad_random", "confidence_penalty"))
     with pytest.raises(InputError, match=r"expected a comparison on diabetes, but .* is on digits"):
         made(trained_runs, "erm", tmp_path, "diabetes")
+    begun = {key: record[key] for key in ("methods", "seeds")}  # as a comparison that was stopped leaves it
+    (tmp_path / "compare.json").write_text(json.dumps(COMPARISON.stamp(begun)))
+    with pytest.raises(
+        InputError, match="to hold what its kind has, but got KeyError: 'data'; finish it with rcad comp"
+    ):
+        made(trained_runs, comparison=tmp_path)
 
 
 def test_the_command(hub: Hub, trained_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -146,5 +146,6 @@ def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
     read = type(report).read(record)
     assert (read.numbers, repr(read)) == (report.numbers, repr(report))
     record.write_text(json.dumps({"kind": "rcad evaluation", "schema": 1, "suites": ["calibration"]}))
-    with pytest.raises(InputError, match="expected the report of an evaluation to hold what its kind has"):
-        type(report).read(record)
+    for show in (str, repr):
+        with pytest.raises(InputError, match="expected a record of kind 'rcad evaluation' to hold what its kind has"):
+            show(type(report).read(record))

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from one_line import refusals
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import MissingExtraError
 from rcad.loss.method_rows import SEARCHED, parse_method
 from rcad.loss.methods import METHODS, method, method_defaults
 from rcad.runs.configure import configure
@@ -92,12 +92,6 @@ def test_auto_counts_in_distances() -> None:
     space = parse_space("alpha=auto(0.25, 4), lam=log(0.01, 1)")
     assert resolved(space, 2.0) == (Parameter("alpha", "log", 0.5, 8.0), space[1])
     assert resolved(space, None)[0] == Parameter("alpha", "log", 0.25, 4.0)
-
-
-def test_the_budget_is_at_least_one() -> None:
-    for make in (drawn, grid):
-        with pytest.raises(InputError, match="expected the budget"):
-            make(TWO, 0)
 
 
 SPACE = parse_space("alpha=log(0.05, 2), steps=int(1, 3), norm=choice(l2, linf)")

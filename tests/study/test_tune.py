@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from one_line import refusals
 from rcad.errors import InputError
 from rcad.report import html
 from rcad.study.pictures import axes, search_map
@@ -107,17 +106,6 @@ def test_the_files_and_what_a_notebook_shows(tmp_path: Path) -> None:
     found.files[0].write_text(found.files[0].read_text().replace("95.0", "95.5"))
     with pytest.raises(InputError, match="expected values that match their checksum"):
         Tuning.read(found.files[0])
-
-
-test_a_record_that_holds_no_search_is_named = refusals(
-    ({"metric": "speed"}, "expected the metric of the search to be one of"),
-    ({"trials": [{"number": 1}]}, "expected the search.trials[0].values to be of type dict"),
-    ({"settings": {}}, "expected the search.settings.method to be of type str"),
-    ({"metric": "brier"}, "expected trial 1.brier to be a finite number"),
-    ({"trials": make(POINTS[:1], [None])["trials"], "best": 1}, "expected trial 1 to be of type dict"),
-    ({"best": "1"}, "expected the search.best to be of type int"),
-    of=lambda change: SEARCH.parse({**SEARCH.stamp(make(POINTS, [90.0, 95.0, 80.0])), **change}, "there"),
-)
 
 
 def test_the_best_by_accuracy_then_nll_then_order() -> None:

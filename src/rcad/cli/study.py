@@ -39,7 +39,7 @@ def compare(
     The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data. ERM is
     always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
     OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
-    command again to continue or to add methods: nothing is trained twice.
+    command again to continue or to add methods: nothing is trained twice. Exit code 1: a run that was tested diverged.
 
     rcad compare --data my.csv --target colour --epochs 3 --budget 2
     rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes
@@ -65,6 +65,7 @@ def compare(
         say("\n".join(part_lines(comparison.verdict)))
         show_parts([*first.parts[:2], *differences.tables[1:]])
         say("\n".join(["", *map(str, comparison.files)]))
+    raise typer.Exit(int(comparison.diverged > 0))
 
 
 def tune(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from rcad.loss.method_rows import MethodRow, method_rows, named_method
 from rcad.paper.claims import ENTROPY, RANDOM
@@ -106,7 +106,7 @@ class Benchmark:
         train = replace(recipe.train, epochs=0, selection="last") if label == PRETRAINED else recipe.train
         beside = () if label == UNAUGMENTED else recipe.beside
         recipe = replace(recipe, model=network, optim=optim, train=train, beside=beside)
-        rows = method_of(label, Setting(self, scale, views), values)
+        rows = method_of(label, parts(self, scale, views), views, values)
         config = canonical_config(recipe.config(self.source(scale), rows, seed))
         if precision != "fp32":
             config = replace(config, train=replace(config.train, precision=precision, channels_last=True))
@@ -194,42 +194,31 @@ GROWTH_EPOCHS = 10
 SMOKE_STEPS = 2
 
 
-class Setting(NamedTuple):
-    """Where a method is run."""
-
-    benchmark: Benchmark
-    scale: Scale
-    views: Views
-
-    @property
-    def growth(self) -> dict[str, Any]:
-        """When and how far the training set grows."""
-        full, now = (protocol(self.benchmark.recipe, scale).train.epochs for scale in ("full", self.scale))
-        values: dict[str, Any] = {"epochs": max(1, round(GROWTH_EPOCHS * now / full))}
-        return values | ({"steps": SMOKE_STEPS, "rounds": 1} if self.scale == "smoke" else {})
-
-
 Part = tuple[str, dict[str, Any]]
-PARTS: Mapping[str, Callable[[Setting], Part]] = {
-    "ERM": lambda s: ("erm", {}),
-    "DA": lambda s: ("erm", {}),
-    UNAUGMENTED: lambda s: ("erm", {}),
-    PRETRAINED: lambda s: ("erm", {}),
-    "LS": lambda s: ("label_smoothing", {"eps": s.benchmark.eps}),
-    "CutOut": lambda s: ("cutout", {"length": 3 if s.scale == "smoke" else s.benchmark.cutout}),
-    "CutMix": lambda s: ("cutmix", {"p": 0.5}),
-    "MixUp": lambda s: ("mixup", {}),
-    "two views": lambda s: ("two_views", {}),
-    "FGSM": lambda s: ("adversarial_two_views" if s.views == "two views" else "adversarial_training", {}),
-    "LS on Adv, small step": lambda s: ("ls_on_adv", {"alpha": SMALL_STEP, "eps": s.benchmark.eps}),
-    "LS on Adv, large step": lambda s: ("ls_on_adv", {"alpha": LARGE_STEP, "eps": s.benchmark.eps}),
-    "ADA": lambda s: ("ada", s.growth),
-    "ME-ADA": lambda s: ("me_ada", s.growth),
-    "RCAD": lambda s: ("rcad", {"alpha": s.benchmark.alpha, "lam": s.benchmark.lam}),
-    RANDOM: lambda s: ("rcad_random", {"alpha": s.benchmark.alpha, "lam": s.benchmark.lam}),
-    ENTROPY: lambda s: ("confidence_penalty", {"lam": s.benchmark.lam}),
-}
-"""What a label is made of; "RCAD + LS" is two of them. Crop and flip come with the protocol."""
+
+
+def parts(benchmark: Benchmark, scale: Scale, views: Views) -> dict[str, Part]:
+    """What each label is made of; "RCAD + LS" is two of them. Crop and flip come with the protocol."""
+    full, now = (protocol(benchmark.recipe, size).train.epochs for size in ("full", scale))
+    growth: dict[str, Any] = {"epochs": max(1, round(GROWTH_EPOCHS * now / full))}
+    growth |= {"steps": SMOKE_STEPS, "rounds": 1} if scale == "smoke" else {}
+    smoothing, step = {"eps": benchmark.eps}, {"alpha": benchmark.alpha, "lam": benchmark.lam}
+    return {
+        **dict.fromkeys(("ERM", "DA", UNAUGMENTED, PRETRAINED), ("erm", {})),
+        "LS": ("label_smoothing", smoothing),
+        "CutOut": ("cutout", {"length": 3 if scale == "smoke" else benchmark.cutout}),
+        "CutMix": ("cutmix", {"p": 0.5}),
+        "MixUp": ("mixup", {}),
+        "two views": ("two_views", {}),
+        "FGSM": ("adversarial_two_views" if views == "two views" else "adversarial_training", {}),
+        "LS on Adv, small step": ("ls_on_adv", {"alpha": SMALL_STEP, **smoothing}),
+        "LS on Adv, large step": ("ls_on_adv", {"alpha": LARGE_STEP, **smoothing}),
+        "ADA": ("ada", growth),
+        "ME-ADA": ("me_ada", growth),
+        "RCAD": ("rcad", step),
+        RANDOM: ("rcad_random", step),
+        ENTROPY: ("confidence_penalty", {"lam": benchmark.lam}),
+    }
 
 
 def is_own(label: str) -> bool:
@@ -237,21 +226,17 @@ def is_own(label: str) -> bool:
     return ":" in label
 
 
-def method_of(label: str, setting: Setting, values: Values) -> tuple[MethodRow, ...]:
+def method_of(label: str, known: Mapping[str, Part], views: Views, values: Values) -> tuple[MethodRow, ...]:
     """The method rows of a label, e.g. "RCAD + LS"; or of a text that names code of the user's, "mymodule:my_method".
 
     Under two views every method has the same clean loss; FGSM has no clean loss, so both its views are perturbed.
     """
-    names = sorted(label.split(" + "), key="LS".__eq__)  # last, so that "LS + RCAD" and "RCAD + LS" are one run
-    parts: list[Any] = list(named_method(label)) if is_own(label) else [_part(n, setting, values) for n in names]
-    if setting.views == "two views" and "FGSM" not in label:
-        parts = [("two_views", {}), *(part for part in parts if part[0] != "erm")]
-    elif len(parts) > 1:
-        parts = [part for part in parts if part[0] != "erm"]
-    return method_rows(parts)
-
-
-def _part(name: str, setting: Setting, values: Values) -> Part:
-    method, parameters = PARTS[name](setting)
-    own = {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
-    return method, {**parameters, **own}
+    made: list[Any] = list(named_method(label)) if is_own(label) else []
+    for name in () if made else sorted(label.split(" + "), key="LS".__eq__):  # "LS + RCAD" and "RCAD + LS" are one run
+        own = {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
+        made.append((known[name][0], {**known[name][1], **own}))
+    if views == "two views" and "FGSM" not in label:
+        made = [("two_views", {}), *(part for part in made if part[0] != "erm")]
+    elif len(made) > 1:
+        made = [part for part in made if part[0] != "erm"]
+    return method_rows(made)

@@ -54,7 +54,7 @@ class Settings:
     def arm(self) -> Arm:
         """RCAD's configurations, those of the table."""
         (arm,) = (arm for arm in build_arms(self.epochs[0]) if arm.name == "rcad")
-        return replace(arm, candidates=arm.candidates[: self.budget])
+        return arm.cut(self.budget)
 
 
 SCALES = {

@@ -25,7 +25,7 @@ from rcad.loss.methods import adversarial_training, confidence_penalty, erm, me_
 from rcad.paper import stacked_tuning
 from rcad.paper.claims import CONTROLS, PlannedClaim, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Series, Study
-from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, fit, refit
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, fit, refit
 from rcad.paper.targets import NOTES, TARGETS
 from rcad.stacked.model import StackedMLP
 from rcad.study.judge import CLAIM_RULE
@@ -178,7 +178,7 @@ class Settings:
         return {**asdict(self), "arms": {arm.name: arm.to_dict() for arm in self.arms()}}
 
     def arms(self) -> list[Arm]:
-        return cut(build_arms(self.protocol.epochs), self.budget)
+        return [arm.cut(self.budget) for arm in build_arms(self.protocol.epochs)]
 
 
 SCALES = {

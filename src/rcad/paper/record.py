@@ -6,16 +6,13 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cache
-from inspect import Parameter, signature
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
-from rcad.errors import InputError, shaped, shown
+from rcad.errors import InputError, fitting, shaped
 from rcad.paper.claims import NOT_RUN, TOGETHER, TRIAL, Claim, Side, by_verdict
 from rcad.paper.targets import Printed
-from rcad.runs.files import dumps, finite_or_none, loads, make_folder, read_text, sealed, unsealed, write_text
+from rcad.runs.files import Kind, dumps, finite_or_none, loads, make_folder, read_text, sealed, write_text
 from rcad.runs.words import plural
 
 KIND, SCHEMA = "rcad study", 2
@@ -243,7 +240,7 @@ class Study:
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it: numbers have seven digits, those that are not finite are None."""
         names = [field.name for field in fields(self) if field.name not in ("path", "places")]
-        plain: dict[str, Any] = {"kind": KIND, "schema": SCHEMA, **{name: getattr(self, name) for name in names}}
+        plain = STUDY.stamp({name: getattr(self, name) for name in names})
         plain["claims"] = [_claim_to_dict(claim) for claim in self.claims]
         plain["series"] = [asdict(series) for series in self.series]
         plain["cells"] = [
@@ -268,29 +265,39 @@ class Study:
     @classmethod
     def parse(cls, plain: Any, path: Path) -> Study:
         """The record that `to_dict` wrote; one line says what is wrong with it."""
-        schema = plain.get("schema") if isinstance(plain, Mapping) else None
         try:
-            if schema != SCHEMA or plain.get("kind") != KIND:
-                raise InputError(f"expected a study of schema {SCHEMA} in {path}, but got schema {shown(schema)}")
-            shaped(str(path), plain, REQUIRED)
-            places = [_parsed(f"a cell of {path}", cell, Place) for cell in plain["cells"]]
-            study: Study = _parsed(str(path), {**plain, "path": None, "places": None}, cls)
-            study = replace(study, path=path, places={(place.row, place.column): place for place in places})
-            for row, column in study.places:
-                if row not in study.rows or column not in study.columns:
-                    raise InputError(f"expected cells in the rows and columns, but got {row!r} and {column!r}")
-            for x, y in ((len(series.x), len(series.y)) for series in study.series):
-                if x != y:
-                    raise InputError(f"expected as many y as x, but got {x} values of x and {y} of y")
-            unsealed(plain)  # last: of a value that cannot be, the words above say more
+            study = replace(STUDY.parse(plain, str(path)), path=path)
         except InputError as error:
-            where = "" if str(path) in str(error) else f"in {path}: "
-            raise InputError(f"{where}{error}; run it again") from None
+            raise InputError(f"{error}; run it again") from None
         if study.scale != "smoke":
             return study
         # A trial has no verdict, whatever a record says.
         claims = [claim if claim.verdict == NOT_RUN else replace(claim, verdict=TRIAL) for claim in study.claims]
         return replace(study, claims=claims)
+
+
+def _built(plain: dict[str, Any], schema: int) -> Study:
+    """The study of an object of JSON; fields that are missing or null have their defaults."""
+    if schema != SCHEMA:
+        raise InputError(f"expected a study of schema {SCHEMA}, but got schema {schema}")
+    with fitting("a study", "it was changed, or damaged"):
+        parts = {
+            "places": {(cell["row"], cell["column"]): _place(**cell) for cell in plain.pop("cells")},
+            "claims": [_claim(**claim) for claim in plain["claims"]],
+            "series": [Series(**series) for series in plain.get("series", ())],
+        }
+        return Study(**{name: value for name, value in plain.items() if value is not None} | parts)
+
+
+def _place(row: str, column: str, published: dict[str, Any] | None, runs: list[dict[str, Any]]) -> Place:
+    return Place(row, column, None if published is None else Printed(**published), [Run(**run) for run in runs])
+
+
+def _claim(last: dict[str, Any] | None = None, **own: Any) -> Claim:
+    return Claim(**own, last=None if last is None else _claim(**last))
+
+
+STUDY = Kind(KIND, SCHEMA, _built)
 
 
 def as_stored(value: Any) -> Any:
@@ -315,42 +322,6 @@ def refuse_to_replace_larger(path: Path, scale: str) -> None:
     held, sizes = shaped(str(path), plain, {"scale": (str, None)})["scale"], list(SCALES)
     if held in sizes and sizes.index(held) > sizes.index(scale):
         raise InputError(f"expected a folder for the trial, but {path} holds the {held} scale; pass another --out")
-
-
-NUMBER = (float, None)
-REQUIRED = {"scale": str, "metric": str, "higher_is_better": bool, "rows": list, "columns": list, "cells": list}
-"""What a record must say itself, though the fields have defaults."""
-
-
-def _parsed(name: str, value: Any, kind: Any) -> Any:
-    """A value of JSON as a type has it; fields that are missing or null have their defaults."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is UnionType:
-        fitting = str if str in parts and isinstance(value, str) else parts[0]
-        return None if value is None else _parsed(name, value, fitting)
-    if origin is Sequence:
-        return [_parsed(f"{name}[{k}]", item, parts[0]) for k, item in enumerate(shaped(name, value, list))]
-    if origin is Mapping:
-        return {key: _parsed(f"{name}.{key}", item, parts[1]) for key, item in shaped(name, value, dict).items()}
-    if kind is Any:
-        return value
-    if kind not in (Study, Place, Run, Series, Claim, Printed):
-        return shaped(name, value, kind)
-    plain = shaped(name, value, dict)
-    return kind(
-        **{
-            field: _parsed(f"{name}.{field}", plain.get(field), hint)
-            for field, (hint, needed) in _hints(kind).items()
-            if needed or plain.get(field) is not None
-        }
-    )
-
-
-@cache
-def _hints(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """The type of each field, and whether it has no default."""
-    hints, parameters = get_type_hints(kind), signature(kind).parameters
-    return {name: (hints[name], field.default is Parameter.empty) for name, field in parameters.items()}
 
 
 def _claim_to_dict(claim: Claim) -> dict[str, Any]:

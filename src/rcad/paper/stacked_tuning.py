@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -14,7 +14,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError
 from rcad.loss.method_rows import as_first_written
 from rcad.loss.methods import Method
 from rcad.paper.claims import Side
@@ -73,20 +72,15 @@ class Arm:
             candidates.append(Candidate(numbers, method(**own), decay, stop))
         return Arm(name, tuple(candidates))
 
+    def cut(self, budget: int | None) -> Arm:
+        """With so many of its candidates; None for all."""
+        return Arm(self.name, self.candidates[:budget])
+
     def to_dict(self) -> dict[str, Any]:
         """What a record says of it: the same text as long as it is trained the same way."""
         first = self.candidates[0].method
         structure = replace(first, recipe=as_first_written(first.recipe))
         return {"structure": repr(structure), "candidates": [dict(candidate.numbers) for candidate in self.candidates]}
-
-
-def cut(arms: Iterable[Arm], budget: int | None) -> list[Arm]:
-    """So many configurations of each method (None: all), which must be the same number for every one."""
-    cut_arms = [Arm(arm.name, arm.candidates[:budget]) for arm in arms]
-    sizes = {arm.name: len(arm.candidates) for arm in cut_arms}
-    if len(set(sizes.values())) != 1:
-        raise InputError(f"expected the same number of configurations for every method, but got {sizes}")
-    return cut_arms
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from rcad.loss.methods import Method, compose, gaussian, rcad
 from rcad.paper import stacked_tuning
 from rcad.paper.claims import CONTROLS, judge_all, plan_claims
 from rcad.paper.record import OnProgress, Study
-from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, cut, describe, fit
+from rcad.paper.stacked_tuning import TUNING_SEED, Arm, Candidate, Fold, Job, Protocol, describe, fit
 from rcad.paper.targets import TARGETS
 from rcad.study.judge import CLAIM_RULE
 
@@ -52,7 +52,7 @@ class Settings:
         return {**asdict(self), "arms": {arm.name: arm.to_dict() for arm in self.arms()}}
 
     def arms(self) -> list[Arm]:
-        return cut(build_arms(self.cap, self.protocol.epochs), self.budget)
+        return [arm.cut(self.budget) for arm in build_arms(self.cap, self.protocol.epochs)]
 
 
 SCALES = {

@@ -153,9 +153,11 @@ def epoch_words(row: Mapping[str, float], epochs: int) -> str:
 
 
 def held_out_words(record: RunRecord, already: bool) -> str:
-    """How a run ended, without its test metrics: whoever tunes must not see them."""
+    """How a run of a search ended: its weight decay, no test metrics, which whoever tunes must not see."""
     names = [name for name in ("val_accuracy", "val_nll", "val_rmse") if name in record.metrics][:2]
-    return "  ".join([*_outcome(record, already, names), *([] if names else [record.message])])
+    run, *numbers = _outcome(record, already, names)
+    decay = f"weight decay {record.config.optim.weight_decay:g}"
+    return "  ".join([f"{run}, {decay}", *numbers, *([] if names else [record.message])])
 
 
 def own_words(own: Mapping[str, Any]) -> list[str]:

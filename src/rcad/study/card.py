@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.data.dataset import parse_spec
-from rcad.errors import InputError, expanded
+from rcad.errors import InputError, expanded, fitting
 from rcad.evaluate.saved_run.loading import finished, load_weights, weights_of
 from rcad.hub import PREFIX, Address, send
 from rcad.loss.method_rows import label
@@ -130,15 +130,16 @@ def _numbers(record: RunRecord, store: Store) -> Section:
 def _compared(record: RunRecord, path: Path | str) -> Section:
     place = expanded(path)
     comparison = Comparison.read(place / FILE if place.is_dir() else place).record
-    data = comparison["data"]
+    with fitting(str(place), "finish it with rcad compare"):
+        data, seeds, command = (comparison[name] for name in ("data", "seeds", "command"))
+        sentences, tables = comparison["sentences"], difference_tables(comparison)
     if parse_spec(data)[0] != parse_spec(record.config.data.name)[0]:
         raise InputError(f"expected a comparison on {record.config.data.name}, but {place} is on {data}; name another")
     about = (
-        f"Every method with the same search on {plural(len(comparison['seeds']), 'split')} of the data, paired by "
-        f"split, with 95% intervals; made by `{comparison['command']}`. These are results of the method, not of this "
-        "one run."
+        f"Every method with the same search on {plural(len(seeds), 'split')} of the data, paired by split, with 95% "
+        f"intervals; made by `{command}`. These are results of the method, not of this one run."
     )
-    return Section("Against ERM and the controls", (*comparison["sentences"], about), difference_tables(comparison))
+    return Section("Against ERM and the controls", (*sentences, about), tables)
 
 
 def _training(record: RunRecord) -> Section:

@@ -22,7 +22,7 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, formed, judged
+from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
@@ -67,12 +67,18 @@ class Comparison(StudyResult):
         return self.record["question"]  # type: ignore[no-any-return]
 
     @property
+    def diverged(self) -> int:
+        """How many of the tested runs diverged."""
+        results = self.record["results"].values()
+        return sum(result[self.record["metric"]]["diverged"] for result in results)
+
+    @property
     def next(self) -> str:
         """The command to run next."""
         return str(self.record["next"]["command"])
 
 
-COMPARISON = Comparison.KIND = Kind("rcad comparison", 1, lambda plain, schema: Comparison(formed(plain)))
+COMPARISON = Comparison.KIND = Kind("rcad comparison", 1, lambda plain, schema: Comparison(plain))
 
 
 def compare(
@@ -267,7 +273,7 @@ class _Work:
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if self.budget == 1 and any(self.spaces.values()):
-            why = "Nothing was tuned yet; tune weight decay and each method's hyperparameters with equal budgets"
+            why = "Tune weight decay and each method's hyperparameters with equal budgets"
             return self._again(why, "--budget", TUNED)
         if outcome == "undecided" and needed is not None and n < needed <= MOST_SEEDS:
             return self._again(f"About {needed} splits would show a difference of the size found", "--seeds", needed)

@@ -8,12 +8,12 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
-from rcad.errors import InputError, is_number, one_of, shaped, shown, whole
+from rcad.errors import is_number
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
 from rcad.runs.words import plural
 from rcad.study.judge import QUESTION_RULE, compare_groups, judge_questions
-from rcad.study.pictures import ROLES, dots, forests, in_words
+from rcad.study.pictures import dots, forests, in_words
 from rcad.study.statistics import describe
 from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 
@@ -23,60 +23,8 @@ Cells = dict[str, dict[str, Any]]
 CPU_TIME = "CPU time"
 """The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
+UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
-_NUMBER = (float, None)
-_SUMMARY = {"mean": float, "sd": _NUMBER, "low": _NUMBER, "high": _NUMBER}
-_METHOD = {"role": str, "space": [str], "seconds": float, "runs": int, "passes": _NUMBER}
-_FORM = {
-    **dict.fromkeys(("data", "command", "cost", "rule", "base", "metric"), str),
-    **{name: [str] for name in ("metrics", "sentences")},
-    **dict.fromkeys(("budget", "epochs"), int),
-    **dict.fromkeys(("seconds", "test_ratio"), float),
-    "seeds": [int],
-    "sizes": dict.fromkeys(("train", "validation", "test"), int),
-    "held_out": {"told": str},
-    "next": {"why": str, "command": str},
-    "versions": {str: str},
-    "methods": {str: {**_METHOD, "chosen": {str: str}}},
-    "results": {str: {str: {"values": {str: _NUMBER}, "diverged": int, "summary": (_SUMMARY, None)}}},
-    "differences": [
-        {
-            **dict.fromkeys(("method", "against", "metric", "outcome", "note"), str),
-            **dict.fromkeys(("mean", "low", "high", "p_two", "p_holm", "effect", "superiority"), _NUMBER),
-            "seeds_needed": (int, None),
-        }
-    ],
-}
-"""The parts of a record that the page shows, and their types."""
-
-
-def formed(plain: dict[str, Any]) -> dict[str, Any]:
-    """The record of a finished comparison, checked: its parts have the types and names that the page needs."""
-    record: dict[str, Any] = shaped("the comparison", plain, _FORM)
-    methods, metrics, differences = record["methods"], {record["metric"], *record["metrics"]}, record["differences"]
-    one_of("the base of the comparison", record["base"], methods)
-    for name in (*metrics, *(difference["metric"] for difference in differences)):
-        one_of("a metric of the comparison", name, WORDS)
-    for name, cell in methods.items():
-        one_of(f"the role of {name}", cell["role"], ROLES)
-        whole(f"the runs of {name}", cell["runs"], minimum=1)
-        shaped(f"the results of {name}", record["results"].get(name), dict.fromkeys(metrics, dict))
-        for result in record["results"][name].values():
-            _check_interval(f"a result of {name}", result["summary"] or dict.fromkeys(_SUMMARY))
-    if not differences:
-        raise InputError("expected the differences that a comparison found, but got none; make it again")
-    for difference in differences:
-        one_of("what a method is compared with", difference["against"], methods)
-        one_of("the outcome of a comparison", difference["outcome"], MARKS)
-        _check_interval(f"the difference of {difference['method']}", difference)
-    return record
-
-
-def _check_interval(name: str, numbers: Record) -> None:
-    """A mean lies in its interval; where there are too few runs for one, both ends are missing."""
-    low, mean, high = three = [numbers[key] for key in ("low", "mean", "high")]
-    if (low, high) != (None, None) and (None in three or not low <= mean <= high):
-        raise InputError(f"expected {name} inside its interval, but got {shown(three)}; make the comparison again")
 
 
 def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
@@ -171,7 +119,7 @@ def document(record: Record) -> Document:
         f"Does it help on {record['data']}?",
         lead,
         [
-            Section("In short", (), short, "\n".join(record["sentences"])),
+            Section("In short", (), short, "\n".join([*record["sentences"], *([UNTUNED] * (record["budget"] == 1))])),
             Section("Seeds", (), [dots(record, metric) for metric in record["metrics"]]),
             Section("Differences", (), [*difference_tables(record), *forests(record)]),
             *_chosen_section(record),
@@ -245,7 +193,7 @@ def _against_base(gaps: Sequence[Record], other: str) -> str:
 
 
 def _evidence(gap: Record) -> str:
-    """E.g. "higher by 1.20 [0.40, 2.00] points, p = 0.012"."""
+    """E.g. "gain +1.20 [0.40, 2.00] points, p = 0.012"."""
     return f"{_size(gap)}, {_p(gap['p_holm'])}"
 
 
@@ -254,28 +202,19 @@ def _p(value: float | None) -> str:
 
 
 def _size(gap: Record) -> str:
-    """By how much the metric itself is higher or lower: a sign alone would not say which is better."""
-    up = HIGHER_IS_BETTER[gap["metric"]] == ((gap["mean"] or 0.0) >= 0)
-    numbers = [gap[key] for key in ("mean", "low", "high")]
-    if (gap["mean"] or 0.0) < 0:
-        numbers = [None if value is None else -value for value in (numbers[0], numbers[2], numbers[1])]
-    size = with_interval(*numbers).removeprefix("+")
-    return f"{'higher' if up else 'lower'} by {size}{UNITS[gap['metric']]}"
+    return f"gain {with_interval(gap['mean'], gap['low'], gap['high'])}{UNITS[gap['metric']]}"
 
 
 def what_was_done(record: Record) -> list[str]:
-    tried = (
-        f"On every split each method tried {record['budget']} configurations, its default among them: the same weight "
-        "decays for every method, and its own hyperparameters. The configuration with the best validation "
-        f"{WORDS[record['metric']]} was tested once."
-        if record["budget"] > 1
-        else "Nothing was tuned: each method ran with its default hyperparameters, and all with the recipe's weight "
-        "decay, which may favour one of them (`--budget 8` tunes it for every method)."
-    )
     epochs = f"Every run has {plural(record['epochs'], 'epoch')}; its weights are those of the best validation epoch."
-    words = [f"{tried} {epochs}"]
+    words = [epochs]
     if record["budget"] > 1:
-        words.append(f"On each split hyperparameters are {record['held_out']['told']}.")
+        tried = (
+            f"On every split each method tried {record['budget']} configurations, its default among them: the same "
+            "weight decays for every method, and its own hyperparameters. The configuration with the best validation "
+            f"{WORDS[record['metric']]} was tested once."
+        )
+        words = [f"{tried} {epochs}", f"On each split hyperparameters are {record['held_out']['told']}."]
     controls = [name for name, cell in record["methods"].items() if cell["role"] == "control"]
     if controls:
         words.append(
@@ -308,33 +247,44 @@ def results_table(record: Record) -> Table:
 def difference_tables(record: Record) -> list[Table]:
     """The question; the other methods and metrics against ERM; methods of one's own against RCAD; RCAD's controls."""
     captions = {
-        "base": "Against ERM, positive is better. Verdicts are corrected for the number of comparisons (Holm), "
-        "intervals are not.",
-        "asked": "Your method against RCAD, positive is better.",
-        "control": "RCAD against its controls, positive is better: is the adversarial direction what helps?",
+        "base": "Against ERM. A gain is positive where the method is better, whichever way the metric points. Verdicts "
+        "are corrected for the number of comparisons (Holm), intervals are not.",
+        "asked": "Your method against RCAD.",
+        "control": "RCAD against its controls: is the adversarial direction what helps?",
     }
-    question = _difference_table(record["differences"][:1], "The question, judged alone; positive is better.")
+    question = _difference_table(record, record["differences"][:1], "The question, judged alone.")
     others = [(_against(record, role), caption) for role, caption in captions.items()]
-    return [question, *(_difference_table(gaps, caption) for gaps, caption in others if gaps)]
+    return [question, *(_difference_table(record, gaps, caption) for gaps, caption in others if gaps)]
 
 
-def _difference_table(gaps: Sequence[Record], caption: str) -> Table:
+def _difference_table(record: Record, gaps: Sequence[Record], caption: str) -> Table:
     several = len({gap["against"] for gap in gaps}) > 1
     rows: list[dict[str, str | Cell]] = [
         {
             "method": gap["method"],
             **({"against": gap["against"]} if several else {}),
             "by": WORDS[gap["metric"]],
-            "better by [95%]": with_interval(gap["mean"], gap["low"], gap["high"]),
+            "gain [95%]": with_interval(gap["mean"], gap["low"], gap["high"]),
             "verdict": Cell(gap["outcome"], note=gap["note"], mark=MARKS[gap["outcome"]]),
             "p (Holm)": p_value(gap["p_holm"], 3),
             "effect d": by_size(gap["effect"], sign=True),
-            "seeds won": "-" if gap["superiority"] is None else f"{100 * gap['superiority']:.0f}%",
+            "seeds won": _seeds_won(record, gap),
             "seeds needed": "-" if gap["seeds_needed"] is None else f"{gap['seeds_needed']:,}",
         }
         for gap in gaps
     ]
     return Table.of(rows, caption, spare=["effect d", "seeds won", "seeds needed", "p (Holm)"])
+
+
+def _seeds_won(record: Record, gap: Record) -> str | Cell:
+    """On how many of the seeds that both have the method was better; ties stand beside it."""
+    ours, theirs = (record["results"][gap[side]][gap["metric"]]["values"] for side in ("method", "against"))
+    pairs = [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]
+    if gap["superiority"] is None or not pairs:
+        return "-"
+    ties, higher = sum(a == b for a, b in pairs), sum(a > b for a, b in pairs)
+    won = higher if HIGHER_IS_BETTER[gap["metric"]] else len(pairs) - ties - higher
+    return Cell(f"{won} of {len(pairs)}", plural(ties, "tie") if ties else "")
 
 
 def _chosen_section(record: Record) -> list[Section]:
@@ -356,10 +306,7 @@ def how_judged(record: Record) -> list[str]:
         else "The data set has its own test set, which all seeds share: the verdicts are about other seeds and "
         "validation splits, not about other test data."
     )
-    effect = (
-        "Effect d: the mean difference divided by the standard deviation of the differences. Seeds won: the share of "
-        "seeds on which the method was better; ties count half."
-    )
+    effect = "Effect d: the mean gain divided by the standard deviation of the gains."
     needed = (
         "Seeds needed: how many give a power of 80% to detect a difference of the size found here, by the rule of the "
         "verdict: two-sided, at 5% for the first question, at 5% divided by their number for the others. The size is "

@@ -57,17 +57,11 @@ class EvaluationReport(StudyResult):
         return {run["run"]: run["why"] for run in self.record["left_out"]}
 
     def __str__(self) -> str:
-        sections = document(self.record, brief=True).sections
+        sections = self._document(brief=True).sections
         return "\n".join(line for section in sections for line in ("", *section_lines(section)))
 
 
-def _report(plain: dict[str, Any], schema: int) -> EvaluationReport:
-    with fitting("the report of an evaluation", "make it anew with rcad evaluate --again"):
-        str(report := EvaluationReport(plain))
-    return report
-
-
-EVALUATION = EvaluationReport.KIND = Kind("rcad evaluation", 1, _report)
+EVALUATION = EvaluationReport.KIND = Kind("rcad evaluation", 1, lambda plain, schema: EvaluationReport(plain))
 
 
 def evaluate_run(
@@ -144,7 +138,7 @@ def evaluate_run(
         raise InputError("expected a run that can be evaluated, but got none; the lines above say what to do")
     with fitting("the evaluations that these runs keep", "measure them anew with --again"):
         result = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
-        str(result)
+        document(result.record, brief=True)
         return result if folder is None else result.save(folder)
 
 

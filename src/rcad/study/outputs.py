@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from rcad.errors import InputError, expanded, need
+from rcad.errors import InputError, expanded, fitting, need
 from rcad.report import drawing, html
 from rcad.report.document import Document, Table
 from rcad.report.markdown import markdown
@@ -43,7 +43,12 @@ class StudyResult:
 
     @property
     def document(self) -> Document:
-        return self.PAGE(self.record)  # type: ignore[no-any-return]
+        """The page; raises InputError where the record of a file holds something else."""
+        return self._document()
+
+    def _document(self, **how: Any) -> Document:
+        with fitting(f"a record of kind {self.KIND.name!r}", "make it again"):
+            return self.PAGE(self.record, **how)  # type: ignore[no-any-return]
 
     @property
     def verdict(self) -> str:

@@ -32,9 +32,7 @@ def dots(record: Record, metric: str) -> Figure:
     for k, (name, result) in enumerate(results.items()):
         colour = ROLES[record["methods"][name]["role"]]
         values = [value for value in result["values"].values() if value is not None]
-        # Dots of one method beside each other, so that equal results can be counted.
-        spread = [k + 0.16 * ((i % 3) - 1) for i in range(len(values))]
-        ax.scatter(values, spread, s=13, color=colour, alpha=0.5, lw=0, zorder=2)
+        drawing.strip(ax, values, k, colour)
         if result["summary"] is None:
             ax.text(0.5, k, "every run diverged", transform=ax.get_yaxis_transform(), ha="center", va="center")
         else:
@@ -58,14 +56,14 @@ def forests(record: Record, metrics: int | None = None) -> list[Figure]:
 
 
 def _forest(gaps: Sequence[Record], metric: str) -> Figure:
-    figure, ax = _rows([gap["method"] for gap in gaps], f"better than ERM by, in {in_words(metric)}")
+    figure, ax = _rows([gap["method"] for gap in gaps], f"gain over ERM, in {in_words(metric)}")
     for k, gap in enumerate(gaps):
         _interval(ax, k, gap, fmt="o", color=OUTCOMES[gap["outcome"]])
     ax.axvline(0, color=BLACK, lw=0.8)
     numbers = ", ".join(f"{gap['method']} {gap['mean']:+.3g} ({gap['outcome']})" for gap in gaps)
     caption = (
-        f"Differences to ERM in test {WORDS[metric]}, paired by seed, with 95% intervals; right of 0 the method is "
-        "better. Blue is better, orange worse, grey undecided."
+        f"Gains over ERM in test {WORDS[metric]}, paired by seed, with 95% intervals. Blue is better, orange worse, "
+        "grey undecided."
     )
     return Figure(figure, caption, f"Against ERM in {WORDS[metric]}: {numbers}.")
 

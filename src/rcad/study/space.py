@@ -19,7 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
-from rcad.errors import InputError, need, one_of, whole
+from rcad.errors import InputError, need, one_of
 from rcad.loss.method_rows import OWN, Defaults, MethodRow, method_rows
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import override, parse_any
@@ -117,7 +117,6 @@ def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = Non
     Each parameter has a stream of its own, named by its key without the method: trial k has the same weight decay for
     every method, and the same alpha and lam for RCAD and its controls.
     """
-    whole("the budget", count, minimum=1)
     # Their `random()` gives the same numbers in every version of Python.
     names = {parameter.key: parameter.key.rpartition(".")[2] for parameter in space}
     times = Counter(names.values())
@@ -134,7 +133,6 @@ def drawn(space: Space, count: int, *, seed: int = 0, first: Values | None = Non
 
 def grid(space: Space, count: int) -> list[Values]:
     """All combinations of equally many values each, at most `count`; where that is one, the first have two."""
-    whole("the budget", count, minimum=1)
     side = 1
     while (side + 1) ** len(space) <= count:
         side += 1
@@ -146,7 +144,6 @@ def grid(space: Space, count: int) -> list[Values]:
 
 
 def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
-    one_of(f"the kind of {key}", kind, KINDS)
     if kind == "choice":
         return Parameter(key, "choice", choices=tuple(parse_any(item) for item in items))
     try:
@@ -313,7 +310,7 @@ def _standing(config: RunConfig, key: str, methods: Defaults) -> Any:
         return getattr(getattr(config, title), field)
     owner, _, name = key.rpartition(".")
     # As a setting does: the last row that has the parameter.
-    for row, values in reversed(config.method):
-        if (not owner or row == owner) and name in methods.get(row, {}):
-            return dict(values).get(name, methods[row][name])
-    raise InputError(f"expected a parameter of the method, but got {key!r}")
+    row, values = next(
+        row for row in reversed(config.method) if owner in ("", row[0]) and name in methods.get(row[0], {})
+    )
+    return dict(values).get(name, methods[row][name])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, one_of, shaped, whole
+from rcad.errors import InputError, one_of, whole
 from rcad.loss.method_rows import method_text, named_method
 from rcad.loss.methods import method_defaults
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
@@ -95,30 +95,7 @@ class Tuning(StudyResult):
         return replace(result, files=(*result.files, *pictures))
 
 
-_FORM = {
-    "settings": {**dict.fromkeys(("method", "data", "search"), str), "space": [str], "seeds": [int]},
-    "trials": [{"number": int, "values": dict, "metrics": ({str: (float, None)}, None), "seconds": float}],
-    "metric": str,
-    "higher_is_better": bool,
-    "held_out": {"told": str},
-    "planned": int,
-    "best": (int, None),
-    "command": (str, None),
-    "versions": {str: str},
-}
-"""The parts of a record that the page shows, and their types."""
-
-
-def _formed(plain: dict[str, Any]) -> dict[str, Any]:
-    record: dict[str, Any] = shaped("the search", plain, _FORM)
-    one_of("the metric of the search", record["metric"], WORDS)
-    for trial in record["trials"]:
-        if trial["metrics"] is not None or trial["number"] == record["best"]:
-            shaped(f"trial {trial['number']}", trial["metrics"], {record["metric"]: float})
-    return record
-
-
-SEARCH = Tuning.KIND = Kind("rcad search", 1, lambda plain, schema: Tuning(_formed(plain)))
+SEARCH = Tuning.KIND = Kind("rcad search", 1, lambda plain, schema: Tuning(plain))
 
 
 def tune(

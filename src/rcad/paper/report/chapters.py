@@ -25,8 +25,6 @@ MANY = 7
 """From so many columns on they stand below each other in one panel."""
 EVALUATION = "rcad evaluation"
 """The kind of a record that is no study."""
-EVALUATED = {"groups": [{"name": str, "data": str, "seeds": list, "runs": list}], "suites": [str]}
-"""Its form, as far as a chapter needs it."""
 Maker = Callable[[Study], Figure | None]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.paper.claims import NOT_RUN, Claim
-from rcad.paper.record import JSON, NUMBER, Study
+from rcad.paper.record import JSON, Study
 from rcad.paper.report.tables import about, caption
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Section, Table
@@ -19,9 +19,13 @@ TITLE = "Cost of a step"
 MODES = {"eager": ("o", BLUE), "graph": ("s", GREEN), "compile": ("^", ORANGE)}
 CLAIMED, FLOOR = 1.3, 2.0
 """Times ERM's: what the paper says RCAD takes at most, and the arithmetic of its two passes."""
-NUMBERS = {"ms_per_seed_step": 3, "ratio_to_erm": 2, "ratio_to_floor": 2, "peak_memory_gib": 2}
-"""The numbers of a row, with their decimals."""
-FORM = {"rows": [{"batch": int, "mode": str, "method": str, "joined": (int, None), **dict.fromkeys(NUMBERS, NUMBER)}]}
+NUMBERS = {
+    "ms per run and step": ("ms_per_seed_step", 3),
+    "times ERM": ("ratio_to_erm", 2),
+    "times the floor": ("ratio_to_floor", 2),
+    "GiB": ("peak_memory_gib", 2),
+}
+"""The numbers of a row as the table calls them, with their decimals."""
 COSTS = "costs"
 """The name of the study that is judged by step times alone."""
 MULTISTEP = ("pgd 10", "me_ada")
@@ -75,7 +79,7 @@ def section(records: Sequence[tuple[Path, JSON]], growth: Sequence[tuple[Path, J
     if not records and not growth:
         return None
     figures = [*(figure(*record) for record in records), *(growth_figure(*record) for record in growth)]
-    tables = [*(_cost_table(record) for _, record in records), *(growth_table(record) for _, record in growth)]
+    tables = [*(cost_table(record) for _, record in records), *(growth_table(record) for _, record in growth)]
     return Section(TITLE, [caption("cost")], [*(figure for figure in figures if figure is not None), *tables])
 
 
@@ -115,35 +119,23 @@ def figure(path: Path, record: JSON) -> Figure | None:
     return drawing.finish(figure, keys, *words, f"cost-{path.stem}", columns=5 if len(batches) > 1 else 3, wide=True)
 
 
-def _cost_table(record: JSON) -> Table:
-    names = ("model", "batch", "mode", "method")
+def cost_table(record: JSON) -> Table:
     rows = []
     for row in record["rows"]:
-        model, batch, mode, method = (str(row.get(name, "-")) for name in names)
         joined = row.get("joined") or 1
         at_once = f"{row.get('replicas', '-')}{f', joined by {joined}' if joined != 1 else ''}"
-        numbers = (fixed(row.get(name), places) for name, places in NUMBERS.items())
-        rows.append([model, batch, mode, at_once, method, *numbers])
-    header = [
-        "model",
-        "batch",
-        "mode",
-        "runs at once",
-        "method",
-        "ms per run and step",
-        "times ERM",
-        "times the floor",
-        "GiB",
-    ]
+        shape = {"model": str(row.get("model", "-")), "batch": str(row["batch"]), "mode": row["mode"]}
+        numbers = {name: fixed(row.get(key), places) for name, (key, places) in NUMBERS.items()}
+        rows.append({**shape, "runs at once": at_once, "method": row["method"], **numbers})
     words = ", ".join(str(record[name]) for name in ("device", "precision", "date") if record.get(name))
-    return Table(header, rows, f"Step times. {words}. The floor is the arithmetic of the passes at the device's rate.")
+    floor = "The floor is the arithmetic of the passes at the device's rate."
+    return Table.of(rows, f"Step times. {words}. {floor}")
 
 
 GROWTH = "rcad scaling"
 """The kind of records of how time per example and memory grow, which `benchmarks/scaling.py` writes."""
 EXPECTED = (1.6, 2.05)
 """Between these RCAD's time in that of ERM is what its passes cost."""
-COUNTED = ("batch", "side", "classes", "runs")
 AXES = {
     "batch": ("batch", "batch", "batch {batch}"),
     "side": ("side", "pixels a side", "{side} pixels"),
@@ -154,8 +146,6 @@ AXES = {
 """What grows: the field of a row, the name of the axis, and a point of it in words."""
 MEASURED = ("us_per_example", "floor_us_per_example", "ratio_to_erm", "ratio_to_floor")
 """The numbers of a row; a row whose model did not fit has an error instead."""
-_POINT = {"axes": [str], "method": str, "model": str, **dict.fromkeys(COUNTED, int), **dict.fromkeys(MEASURED, NUMBER)}
-GROWTH_FORM = {"rows": [_POINT]}
 COLOURS = {"erm": BLACK, "rcad": BLUE}
 
 

@@ -52,11 +52,8 @@ def gains(study: Study) -> Figure | None:
     sign = 1 if study.higher_is_better else -1
     lines: dict[Side, Line] = {}
     for row, column in product(study.rows, study.columns):
-        gain, printed, pairs = (
-            tables.gain_over(study, row, base, column),
-            tables.printed_gain(study, row, base, column),
-            [],
-        )
+        gain, pairs = tables.gain_over(study, row, base, column), []
+        printed = tables.printed_gain(study, row, base, column)
         if gain is not None:
             ours, theirs = (study.places[name, column].by_seed(study.metric_of(column)) for name in (row, base))
             pairs = [sign * (ours[seed] - theirs[seed]) for seed in ours if seed in theirs]  # type: ignore[operator]

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, shaped
+from rcad.errors import InputError, fitting
 from rcad.loss.method_rows import label, sources
 from rcad.paper.record import JSON, KIND, LAST, Place, Run, Study
 from rcad.paper.report import costs
-from rcad.paper.report.chapters import EVALUATED, EVALUATION
+from rcad.paper.report.chapters import EVALUATION
 from rcad.paper.targets import TARGETS
 from rcad.runs.files import loads, read_text
 from rcad.runs.pack import SUFFIX, is_pack, read_pack
 from rcad.runs.record import FINISHED, RunRecord
 
 RUN, SUITE_RUNS, SUITE_PACKS = "record.json", "runs", "images"
-FORMS: Mapping[str, Any] = {costs.KIND: costs.FORM, costs.GROWTH: costs.GROWTH_FORM, EVALUATION: EVALUATED}
-"""Of the records that are no studies, by kind."""
+SHOWN: Mapping[str, Callable[[JSON], Any]] = {
+    costs.KIND: costs.cost_table,
+    costs.GROWTH: costs.growth_table,
+    EVALUATION: lambda record: record["groups"],
+}
+"""The kinds of records that are no studies, and a part of each without which it is damaged."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def read(results: Path) -> Records:
     if not results.is_dir():
         raise InputError(f"expected a folder of records, but there is none at {results}; pass --results")
     studies: list[Study] = []
-    by_kind: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in FORMS}
+    by_kind: dict[str, list[tuple[Path, JSON]]] = {kind: [] for kind in SHOWN}
     damaged: list[str] = []
     unused: list[Path] = []
     for path in sorted([*results.glob("*.json"), *results.glob("*/*.json")]):
@@ -73,8 +77,10 @@ def read(results: Path) -> Records:
                 studies.append(Study.parse(plain, path))
             elif isinstance(plain, Mapping) and plain.get("target") in TARGETS:
                 raise InputError(f"expected {path} to say its kind, but it was made by an older rcad; run it again")
-            elif kind in FORMS:
-                by_kind[kind].append((path, shaped(str(path), plain, FORMS[kind])))
+            elif kind in SHOWN:
+                with fitting(str(path), "run it again"):
+                    SHOWN[kind](plain)
+                by_kind[kind].append((path, plain))
             else:
                 unused.append(path)
         except InputError as error:
