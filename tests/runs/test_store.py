@@ -56,7 +56,7 @@ def test_a_finished_record_stays_finished(store):
 
 
 def test_a_run_is_found_by_the_start_of_its_id(store):
-    with pytest.raises(InputError, match=r"expected the id of a run in .*, but got 'last'"):
+    with pytest.raises(InputError, match=r"expected a finished run in .*, but none of \d is; train one to its end"):
         store.find("last")
     for seed in range(17):  # of 17 ids, two share their first digit
         store.write(make_record(seed=seed, finished=f"2026-01-02T{7 * seed % 17:02}:00:00+00:00"))

@@ -78,9 +78,9 @@ def parse_method(text: str) -> Rows:
         rows = [_parsed_row(part) for part in _summands(body)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         short = repr(text if len(text) <= 60 else text[:57] + "...")
+        advice = "write lam for lambda" if "lambda" in text else "see: rcad methods list"
         raise InputError(
-            f"expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got {short}; "
-            "see: rcad methods list"
+            f"expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got {short}; {advice}"
         ) from None
     return method_rows(rows)
 

@@ -68,7 +68,12 @@ class Store:
         runs = [run for run in self.ids() if run.startswith(prefix)] if prefix else []
         if prefix == NEWEST:
             done = [record for record in self.records(lambda error: None) if record.status == "done"]
-            runs = [max(done, key=lambda record: record.finished or "").id] if done else []
+            if not done:
+                raise InputError(
+                    f"expected a finished run in {self.path}, but none of {len(self.ids())} is; train one to its end, "
+                    "or see: rcad runs list"
+                )
+            return max(done, key=lambda record: record.finished or "").id
         if not runs:
             raise InputError(f"expected the id of a run in {self.path}, but got {prefix!r}; see: rcad runs list")
         if len(runs) > 1:
