@@ -12,7 +12,7 @@ from typing import Any, ClassVar, get_type_hints
 
 import typer
 
-from rcad.errors import InputError, finite, shown, whole
+from rcad.errors import InputError, finite, need, shown, whole
 from rcad.train.place import Executor
 
 HOW, WHERE = "How to train", "Where to train"
@@ -225,7 +225,9 @@ class Machines:
         if self.executor is not None:
             if self.devices is not None:
                 raise InputError(f"expected --devices or --executor, but got both: {self.devices} and {self.executor}")
-            return {"device": self.device, "executor": Executor.parse(self.executor, **of_ray)}
+            executor = Executor.parse(self.executor, **of_ray)
+            need("ray", "ray", "ray")
+            return {"device": self.device, "executor": executor}
         for key in of_ray:
             raise InputError(f"expected --executor ray with --{key.replace('_', '-')}, but it is missing")
         if self.devices is None:

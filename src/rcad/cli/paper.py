@@ -12,7 +12,7 @@ import typer
 from rcad.cli import options
 from rcad.cli.options import Machines, Text, argument, command, group, option, parse_seeds
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.errors import InputError, expanded, one_of
+from rcad.errors import InputError, expanded, one_of, whole
 from rcad.paper.targets import TARGETS
 from rcad.report.terminal import paragraph
 from rcad.runs.words import plural
@@ -108,13 +108,15 @@ def run_target(
     name: str = argument("NAME", "T1 to T8 or F1 to F7; see: rcad paper list."),
     suite: Suite,
     machines: Machines,
-    workers: int | None = option("--workers N", "Worker processes on the CPU, or runs at once on a GPU.", min=1),
+    workers: int | None = option(
+        "--workers N", "Worker processes on the CPU, or runs at once on a GPU.", check=partial(whole, minimum=1)
+    ),
     join: int = options.JOIN,
     model: Text = option("--model small_cnn", "Another network, for --protocol tuned."),
     candidates: int | None = option(
         "--candidates N",
         "For --protocol tuned: candidates of each method. Default: 8; more have the weight decay that ERM chose.",
-        min=9,
+        check=partial(whole, minimum=9),
     ),
     weights: Path | None = option("--weights FILE", "Pretrained weights for T5. Default: timm downloads them."),
     minutes: float | None = options.MINUTES,

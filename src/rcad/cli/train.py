@@ -17,7 +17,7 @@ from rcad.cli import options
 from rcad.cli.options import HOW, WHERE, Machines, Reading, Source, Text, Training, option, parse_seeds, written
 from rcad.cli.runs import metric_cells, run_object
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.errors import InputError, command, one_line, one_of, whole
+from rcad.errors import InputError, MissingExtraError, command, one_line, one_of, whole
 from rcad.loss import method_rows
 from rcad.runs.config import RunConfig
 from rcad.runs.files import read_text
@@ -27,12 +27,16 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.runs.words import duration, leading, mean_and_spread, said, seconds
 from rcad.train.place import ENGINES, Place, follows, world
-from rcad.train.progress import show_progress
+from rcad.train.progress import SILENT, show_progress
 
 if TYPE_CHECKING:
     from rcad.train.scheduler import Outcome
 
 METRICS_SHOWN = 3
+NO_METHOD = (
+    "expected --method, but it is missing; --method rcad is RCAD with alpha measured on your data, --method erm is "
+    "training without it; for all others: rcad methods list"
+)
 
 
 def train(
@@ -116,20 +120,15 @@ def train(
     configs = [first]
     if seed is not None or seeds is not None:
         configs = [replace(first, seed=number) for number in parse_seeds(seed, seeds, training.setting)]
-    if dry_run:
-        from rcad.train.run import plan_of
-
-        place = Place.of(runs, **reading.places, device=machines.device, stream=stream)
-        _print_configs(
-            configs, as_json, None if as_json else plan_of(configs[0], place) + _shares(machines, len(configs))
-        )
-        return
     where = {**reading.places, **machines.places, "stream": stream}
     if track or tensorboard:
         from rcad.train.trackers import parse_trackers
 
         where["track"] = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
     place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
+    if dry_run:
+        _print_configs(configs, place, as_json)
+        return
     outcome = _run_all(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
     if not follows():
         _show(outcome, place.store, quiet=quiet, as_json=as_json)
@@ -152,7 +151,7 @@ def _requested(file: Path | None, data: Mapping[str, Any], method: str | None, t
     if method is None and (named := RECIPES.get(training.recipe or "")):
         method = named.method or None
     if method is None:
-        raise InputError("expected --method, but it is missing; e.g. --method rcad")
+        raise InputError(NO_METHOD)
     settings = [*written(fields), *settings]
     rows = method_rows.named_method(method)
     return configure(data, rows, recipe=training.recipe, settings=settings, methods=defaults)
@@ -187,18 +186,6 @@ def _from_file(
     for words in method_rows.left_open(config.method):
         print(one_line(f"note: {file} says nothing of {words}; write the one that is meant"), file=sys.stderr)
     return config
-
-
-def _shares(machines: Machines, runs: int) -> str:
-    """What --devices or --executor makes of the runs, for a dry run; or why that cannot be had on this machine."""
-    try:
-        devices = machines.places.get("devices", ())
-    except InputError as error:
-        return f"; this machine cannot begin it: {error}"
-    if len(devices) < 2:
-        return ""
-    on = "processes" if devices[0] == "cpu" else "GPUs"
-    return f"; {f'{runs} runs' if runs > 1 else 'every batch'} split among {len(devices)} {on}"
 
 
 def _run_all(
@@ -240,10 +227,14 @@ def _run_all(
     return launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)
 
 
-def _print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None = None) -> None:
-    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the method is wrong."""
+def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) -> None:
+    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the run cannot begin.
+
+    As JSON they are printed without a look at the data.
+    """
     from rcad.loss.methods import Method
-    from rcad.train.scheduler import canonical_config
+    from rcad.train.run import plan_of
+    from rcad.train.scheduler import canonical_config, check_data
     from rcad.train.task import AUTO
 
     rows = method_rows.rows_to_plain(configs[0].method)
@@ -253,8 +244,25 @@ def _print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None
     if as_json:
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
         return
-    about = f"# {plan}\n" if plan else ""
-    say("\n\n".join(f"# run {config_id(config)}\n{about}{_toml(config)}" for config in configs))
+    left = [config for config in configs if place.final_record(config) is None]
+    refusal, plan = None, "# done already\n"
+    try:
+        check_data([config for config in configs if config not in left], place, SILENT)
+        if left:
+            plan = f"# {plan_of(left[0], place)}{_shares(place.devices, len(configs))}\n"
+    except (InputError, MissingExtraError) as error:
+        refusal, plan = error, ""
+    say("\n\n".join(f"# run {config_id(config)}\n{plan}{_toml(config)}" for config in configs))
+    if refusal is not None:
+        raise refusal
+
+
+def _shares(devices: Sequence[str], runs: int) -> str:
+    """What --devices makes of the runs."""
+    if len(devices) < 2:
+        return ""
+    on = "processes" if devices[0] == "cpu" else "GPUs"
+    return f"; {f'{runs} runs' if runs > 1 else 'every batch'} split among {len(devices)} {on}"
 
 
 def _toml(config: RunConfig) -> str:
