@@ -6,10 +6,10 @@ import statistics
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -39,6 +39,35 @@ NO_METHOD = (
 )
 
 
+@dataclass(frozen=True)
+class Pace:
+    """A bundle: how the steps of runs are taken."""
+
+    panel: ClassVar[str] = WHERE
+    engine: str = option(
+        "--engine auto|eager|..",
+        "How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
+        "auto",
+        check=partial(one_of, choices=ENGINES),
+    )
+    at_once: int | None = option(
+        "--at-once N", "Runs that share one GPU. Default: as many as make it faster.", check=partial(whole, minimum=1)
+    )
+    join: int = options.JOIN
+    sync_batch_norm: bool = option(
+        "--sync-batch-norm/--no-sync-batch-norm", "One run on several devices: BatchNorm over whole batches.", True
+    )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `Place` that they set."""
+        if self.join > 1 and self.at_once == 1:
+            raise InputError(
+                f"expected several runs at once for --join {self.join}, but got --at-once 1; leave one out"
+            )
+        return {"engine": self.engine, "joined": self.join, "sync_batch_norm": self.sync_batch_norm}
+
+
 def train(
     *,
     source: Source,
@@ -60,26 +89,7 @@ def train(
     seeds: Text = option("--seeds N|A,B,..", "N runs (seeds 0 to N-1), or these seeds. Default: seed 0."),
     runs: Path = options.RUNS,
     machines: Machines,
-    engine: str = option(
-        "--engine auto|eager|..",
-        "How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
-        "auto",
-        check=partial(one_of, choices=ENGINES),
-        rich_help_panel=WHERE,
-    ),
-    at_once: int | None = option(
-        "--at-once N",
-        "Runs that share one GPU. Default: as many as make it faster.",
-        check=partial(whole, minimum=1),
-        rich_help_panel=WHERE,
-    ),
-    join: int = options.JOIN,
-    sync_batch_norm: bool = option(
-        "--sync-batch-norm/--no-sync-batch-norm",
-        "BatchNorm over whole batches, not over each device's part.",
-        True,
-        rich_help_panel="One run on several devices",
-    ),
+    pace: Pace,
     minutes: float | None = options.MINUTES,
     track: Text = options.TRACK,
     tensorboard: bool = option("--tensorboard", "The same as --track tensorboard.", False),
@@ -103,33 +113,27 @@ def train(
     rcad train --data images/ --method "cutout + rcad" --epochs 2
     rcad train --data digits[:500] --method rcad --set train.ema=0.9 --dry-run
     rcad train --config run.toml --seed 4 --quiet
-    rcad train --data digits --method rcad --epochs 2 --json
     rcad train --data cifar100[:2000] --method rcad --data-dir data
     rcad train --data cifar100[:2000] --recipe few-labels --data-dir data
-    rcad train --data digits --method rcad --weights start.safetensors --dry-run
     rcad train --data hf:scikit-learn/iris --target Species --method rcad
-    rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2
     rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2
-    rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2
-    rcad train --data digits --method rcad --epochs 3 --repair
     """
-    if join > 1 and at_once == 1:
-        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     data = {"name": source.required if config is None else source.name, **reading.main, **reading.own}
     first = _requested(config, data, method, training)
     configs = [first]
     if seed is not None or seeds is not None:
         configs = [replace(first, seed=number) for number in parse_seeds(seed, seeds, training.setting)]
-    where = {**reading.places, **machines.places, "stream": stream}
+    where = {**reading.places, **machines.places, **pace.fields, "stream": stream}
     if track or tensorboard:
         from rcad.train.trackers import parse_trackers
 
         where["track"] = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
-    place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
+    place = Place.of(runs, **where)
     if dry_run:
         _print_configs(configs, place, as_json)
         return
-    outcome = _run_all(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
+    how = {"minutes": minutes, "at_once": pace.at_once, "repair": repair, "as_json": as_json, "quiet": quiet}
+    outcome = _run_all(configs, place, **how)
     if not follows():
         _show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
