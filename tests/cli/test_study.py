@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,6 @@ from cli.conftest import Cli, Refused
 from forked import interrupted
 from made import files, saved, table
 from rcad.runs.store import Store
-from rcad.train import run as execution
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -182,25 +180,6 @@ def test_ctrl_c_keeps_the_trials_that_are_done(cli: Cli) -> None:
     assert "not finished" in Path("rcad-tune/rcad.html").read_text()
     assert cli(*words, "--budget", trials + 1).err.count("done already") == trials
     assert len(saved(TUNED)["trials"]) == trials + 1
-
-
-def test_the_choice_does_not_depend_on_the_test_split(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With test numbers that favour the last trial the best stays what it was."""
-    done(*TUNE, "--budget", 4, "--quiet")
-    before = saved(TUNED)
-    measure, count = execution.measure, iter(range(1, 100))
-
-    def lying(model: Any, problem: Any, x: Any, y: Any, **options: Any) -> dict[str, float]:
-        if x is problem.test[0]:  # of the last epoch, then of the selected one
-            return {"accuracy": float(next(count)), "nll": 0.0, "brier": 0.0}
-        return measure(model, problem, x, y, **options)
-
-    monkeypatch.setattr(execution, "measure", lying)
-    done(*TUNE, "--budget", 4, "--quiet", "--runs", "other", "--out", "other-tune")
-    after = saved("other-tune/rcad.json")
-    assert {one.metrics["test_accuracy"] for one in Store.open("other").records()} == {2.0, 4.0, 6.0, 8.0}
-    assert after["best"] == before["best"]
-    assert [one["metrics"] for one in after["trials"]] == [one["metrics"] for one in before["trials"]]
 
 
 def test_grid_and_optuna(done: Cli) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-import rcad.train.run as engine
 from cli.conftest import Cli, Refused, contents
 from forked import interrupted
 from made import files, table
@@ -23,19 +22,6 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 
 SMALL = ("train", "--data", "digits[:100]", "--epochs", "2")
 CSV = ("train", "--data", "my.csv", "--target", "colour")
-
-
-def test_a_run_and_the_same_again(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = cli(*SMALL, "--method", "rcad")
-    assert (first.code, first.err) == (0, "")
-    (record,) = Store.open("runs").records()
-    assert record.status == "done"
-    assert f"runs/{record.id}" in first.out
-    assert "epoch 2/2" in first.out
-    monkeypatch.setattr(engine, "run", lambda *a, **k: pytest.fail("trained again"))
-    again = cli(*SMALL, "--method", "rcad")
-    assert (again.code, again.err) == (0, "")
-    assert "done already: rcad on digits[:100], seed 0" in again.out
 
 
 def test_files_that_changed_are_not_done_already(done: Cli, cli: Cli) -> None:
@@ -194,17 +180,6 @@ def test_a_damaged_run_is_named_and_repaired_by_the_same_command(name: str, done
     (record,) = Store.open("runs").records()
     assert record.metrics == before.metrics
     assert not Path("runs/.again").exists()
-
-
-def test_a_damaged_log_of_a_finished_run_is_said(done: Cli) -> None:
-    words = (*SMALL, "--method", "erm", "--quiet")
-    done(*words)
-    (path,) = Path("runs").glob("*/log.jsonl")
-    path.write_text(path.read_text()[:20])
-    result = done(*words)
-    assert result.out.startswith("done already")
-    assert f"{path} to hold the epochs of the record, but it does not; to make it again: rcad runs " in result.err
-    assert result.err.count("\n") == 1
 
 
 def test_a_repair_leaves_a_record_alone_whose_data_have_changed(done: Cli, cli: Cli) -> None:

@@ -113,7 +113,10 @@ test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
     (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected a tensor of images (B, C, H, W) for"),
     (lambda: resolve("mixup").batch({"x": torch.rand(4, 3)}, torch.zeros(4)), "for the method 'mixup', but got dict"),
-    (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
+    (
+        lambda: resolve("cutmix").batch(*images(4)),
+        "expected classes=K, since 'cutmix' mixes integer labels, but got none",
+    ),
     (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
     (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),
     (lambda: labelled(-1), "expected labels from 0 to 6 with classes=7, but got -1"),

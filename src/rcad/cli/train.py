@@ -62,9 +62,7 @@ class Pace:
     def fields(self) -> dict[str, Any]:
         """The fields of a `Place` that they set."""
         if self.join > 1 and self.at_once == 1:
-            raise InputError(
-                f"expected several runs at once for --join {self.join}, but got --at-once 1; leave one out"
-            )
+            raise InputError(f"expected several runs at once for --join {self.join}, but got --at-once 1")
         return {"engine": self.engine, "joined": self.join, "sync_batch_norm": self.sync_batch_norm}
 
 
@@ -209,9 +207,8 @@ def _run_all(
 
     ranks = world()
     if ranks is not None and len(configs) > 1:
-        raise InputError(
-            f"expected one run under torchrun, but got {len(configs)}; without it, --devices gives each GPU its own"
-        )
+        told = f"expected one run under torchrun, but got {len(configs)}"
+        raise InputError(f"{told}; without it, --devices gives each GPU its own")
     several = len(configs) == 1 and ranks is None and len(place.devices) > 1
     by_id = {config_id(config): config for config in map(canonical_config, configs)}
     existing = [run for run in by_id if place.store.folder(run).is_dir()]
