@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -48,8 +49,7 @@ def argument(name: str, about: str, default: Any = ...) -> Any:
 
 
 def _check_device(option: str, name: str) -> None:
-    kind, colon, number = name.partition(":")
-    if name not in ("auto", "cpu", "cuda") and not (kind == "cuda" and colon and number.isascii() and number.isdigit()):
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", name):
         raise InputError(f"expected {option} to be one of auto, cpu, cuda, cuda:1, but got {name!r}")
 
 

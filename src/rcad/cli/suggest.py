@@ -42,7 +42,6 @@ def suggest_alpha(
 
     rcad suggest-alpha --data digits[:100]
     rcad suggest-alpha --data my.csv --target colour
-    rcad suggest-alpha --data images/ --size 16
     rcad suggest-alpha --data digits --no-check --json
     rcad suggest-alpha --data digits[:100] --figure alpha.png
     """

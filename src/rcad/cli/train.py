@@ -130,8 +130,7 @@ def train(
     if dry_run:
         _print_configs(configs, place, as_json)
         return
-    how = {"minutes": minutes, "at_once": pace.at_once, "repair": repair, "as_json": as_json, "quiet": quiet}
-    outcome = _run_all(configs, place, **how)
+    outcome = _run_all(configs, place, minutes, pace.at_once, repair=repair, as_json=as_json, quiet=quiet)
     if not follows():
         _show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
@@ -193,9 +192,9 @@ def _from_file(
 def _run_all(
     configs: Sequence[RunConfig],
     place: Place,
-    *,
     minutes: float | None,
     at_once: int | None,
+    *,
     repair: bool,
     as_json: bool,
     quiet: bool,

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, whole
 from rcad.loss.augmentations import Augmentation, augment
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
@@ -138,14 +138,9 @@ def resolve(
         for term in value.terms
     )
     options = {key: option for key, option in options.items() if option is not None}
-    for key, option in options.items():
-        owners = [name for name, values in value.recipe if key in dict(values)]
-        if key not in OPTIONS and owners:
-            raise InputError(
-                f"expected {', '.join(OPTIONS)} beside the method, but got {key}={option!r}; "
-                f'write it into the method\'s text: "{owners[-1]}({key}={option})"'
-            )
-        one_of("an option beside the method", key, OPTIONS)
+    for key in options.keys() - {*OPTIONS}:
+        told = f"expected {', '.join(OPTIONS)} beside the method, but got {key}"
+        raise InputError(f'{told}; a parameter belongs into its text, as in "rcad(alpha=0.5)"')
     criterion = Criterion(chosen, terms, **options, watch=True)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
@@ -157,8 +152,7 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
     elif isinstance(given, str):
         value = Method.parse(given)
     else:
-        got = type(given).__name__
-        raise InputError(f'expected a method such as "rcad(alpha=0.5)", a Method or a Criterion, but got {got}')
+        raise InputError(f'expected a method such as "rcad", a Method or a Criterion, but got {type(given).__name__}')
     parameters = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
     rows = [(name, dict(values)) for name, values in value.recipe]
     for key, parameter in parameters.items():

@@ -332,9 +332,8 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     message = f"expected an estimator saved by rcad in {path}"
     try:
         with safe_open(str(path), framework="pt") as file:
-            header = (file.metadata() or {}).get("rcad")
+            meta = json.loads((file.metadata() or {}).get("rcad", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        meta = json.loads(header or "null")
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{message}, but got: {error}") from None
     if not isinstance(meta, dict) or "weights" not in tensors:
