@@ -98,6 +98,13 @@ def test_the_record_and_the_page(made: Made) -> None:
         assert seen(made.page, made.page.parent).count("<svg ") == figures
 
 
+def test_the_linear_theory_is_that_of_the_paper() -> None:
+    act = acts.linear(acts.FAST, SILENT)
+    question = act["question"]
+    assert (question["method"], question["outcome"], question["n"]) == ("rcad(alpha=0.7)", "better", 20)
+    assert act["results"]["erm"]["accuracy"]["summary"]["mean"] == pytest.approx(70, abs=6)
+
+
 def test_numbers_become_a_question_and_a_lost_run_decides_nothing() -> None:
     results = {"erm": {"accuracy": [1.0, 2.0, 3.0]}, "rcad": {"accuracy": [2.1, 3.0, 4.2]}}
     seconds = dict.fromkeys(results, 1.0)
