@@ -70,10 +70,8 @@ class Repository:
                 address.repo, revision=address.revision, repo_type=kind, files_metadata=True, timeout=20
             )
         except (hub.errors.GatedRepoError, hub.errors.RepositoryNotFoundError, hub.errors.RevisionNotFoundError):
-            raise InputError(
-                f"expected the {kind} {address} on the Hub, but it is not there for you; check its name and revision, "
-                "or log in: hf auth login"
-            ) from None
+            told = f"expected the {kind} {address} on the Hub, but it is not there for you"
+            raise InputError(f"{told}; check its name and revision, or log in: hf auth login") from None
         except hub.errors.HFValidationError as error:
             raise InputError(f"expected the name of a {kind} on the Hub, but got {address} ({why(error)})") from None
         except Exception as error:  # no network, or a server in trouble

@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from cli.conftest import Cli, Refused
-from contracts.house import called
 from forked import Forked
 from made import files, saved, table
 from trained import run_id
@@ -70,6 +69,8 @@ ray, ray, ray, train --data digits[:100] --method erm --seeds 2 --executor ray
 ray, ray, ray, compare --data digits[:100] --epochs 1 --methods erm,rcad --executor ray
 ray, ray, ray, tune --data digits[:100] --epochs 1 --budget 1 --method rcad --executor ray
 ray, ray, ray, paper run T4 --scale smoke --executor ray
+ray, ray, ray, paper run T4 --scale smoke --executor ray --dry-run
+ray, ray, ray, train --data digits[:100] --method erm --executor ray://head:6379 --dry-run
 jinja2, jinja2, report, demo --fast
 matplotlib.figure, matplotlib, report, demo --fast
 jinja2, jinja2, report, evaluate RUN
@@ -88,9 +89,6 @@ def test_a_missing_package_is_named_before_anything_is_computed(
     monkeypatch.setitem(sys.modules, module, None)
     hint = f"in the folder of rcad, pip install -c constraints.txt -e '.[{extra}]'"
     says = f"rcad: expected {package} to be installed: {hint}\n"
-    if package == "ray":  # looked for when the folder of the runs has been made
-        assert called(*words.split()) == (2, "", says)
-        return
     refused(*words.replace("RUN", run_id("erm")).split(), says=says)
 
 
@@ -174,7 +172,10 @@ def bad_files(other_weights: bytes) -> None:
 
 @pytest.mark.usefixtures("bad_files", "undrawn")
 @pytest.mark.parametrize(("line", "says"), REFUSED, ids=[line[:60] for line, _ in REFUSED])
-def test_one_line_and_nothing_written(line: str, says: str, refused: Refused, request: pytest.FixtureRequest) -> None:
+def test_one_line_and_nothing_written(
+    line: str, says: str, cli: Cli, refused: Refused, request: pytest.FixtureRequest
+) -> None:
+    """A dry run says the same of a run that cannot begin."""
     ids = {"ERM": run_id("erm"), "BARE": run_id("rcad", 0), "BROKEN": run_id("rcad", 1)}
     if ids.keys() & line.split():
         runs = shutil.copytree(request.getfixturevalue("trained_runs"), Path("runs"))
@@ -184,6 +185,9 @@ def test_one_line_and_nothing_written(line: str, says: str, refused: Refused, re
     for word in shlex.split(line):
         words += SHORT[word].split() if word in SHORT else [ids.get(word, word).replace("NINES", NINES)]
     refused(*words, says=says)
+    if words[0] == "train" and "--dry-run" not in words:
+        dry, real = cli("train", "--dry-run", *words[1:]), cli(*words)
+        assert (dry.code, dry.err) == (2, real.err)
 
 
 def test_words_that_no_shell_would_give(refused: Refused) -> None:

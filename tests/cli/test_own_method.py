@@ -44,6 +44,12 @@ def left_open():
 def demanding(lam):
     return penalty(lam)
 
+def two_arguments(output, target):
+    return output.square().sum(1)
+
+def short():
+    return rcad.Method(extra=(rcad.Term("two", two_arguments),))
+
 notes = "text"
 """
 SMALL = ("train", "--data", "digits[:60]", "--epochs", 1)
@@ -164,7 +170,11 @@ def test_tables_take_it_run_by_run(done: Cli) -> None:
         ("own_code:notes", "expected a function own_code:notes"),
         ("own_code:number", "to return a method (rcad.Method), but got 0.01"),
         ("own_code:breaks", "but it raised KeyError: 'no'"),
-        ("own_code:demanding", "missing a required argument: 'lam'"),
+        ("own_code:demanding", "with no arguments, but got own_code.py:demanding(lam); give each parameter a default"),
+        (
+            "own_code:short",
+            "a function of (likelihood, output, target), but got own_code.py:two_arguments(output, target)",
+        ),
         ("own_code:left_open", "expected own_code:left_open to give alpha a number"),
         ("own_code:penalty(lamb=1)", "expected a parameter of own_code:penalty to be one of lam, but got 'lamb'"),
         ("erm + own_code:penalty(source_sha256=abc)", "but own_code.py has changed"),

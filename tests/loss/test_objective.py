@@ -76,6 +76,10 @@ def test_a_measure_of_ones_own_gives_one_number_per_example(keep: bool) -> None:
 
 test_wrong_terms_are_named = refusals(
     (lambda: Term(""), "non-empty string"),
+    (
+        lambda: Term("a", lambda output: output),
+        "a function of (likelihood, output, target), but got .. <lambda>(output)",
+    ),
     (lambda: Term("a", "entropy"), "expected measure to be one of nll, negative_entropy"),
     (lambda: Term("a", weight=float("nan")), "expected weight to be a finite number"),
     (lambda: Term("a", every=0), "expected every to be a whole number >= 1"),

@@ -104,7 +104,6 @@ def evaluate(
     rcad evaluate all --suite calibration,ood --out report
     rcad evaluate 3f2a --suite attacks --attack-eps 0.02,0.05 --limit 50
     rcad evaluate 3f2a --suite ood --ood-data noise,images --quiet
-    rcad evaluate all --suite calibration --json
     """
     from rcad.evaluate.saved_run.settings import Settings, parse_suites
 
@@ -154,7 +153,6 @@ def export(
     extra onnx.
 
     rcad export 3f2a --to torch --out model.pt2
-    rcad export 3f2a --out model.pt2 --json
     """
     from rcad.predict.export import description, export
     from rcad.predict.predictor import load

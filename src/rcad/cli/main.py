@@ -196,6 +196,8 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
         values = [b for a, b in pairwise(arguments) if a == name]
         values += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
         return f"expected {name} to be {kind}, but got {', '.join(map(shown, values))}"
+    if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
+        return f"expected {match[1]}, but it is missing"
     if match := re.match(r"No such command '(.*?)'", message):
         near = difflib.get_close_matches(match[1], error.ctx.command.commands, n=1)
         return f"expected a command, but got {match[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, ClassVar, get_type_hints
 
 import typer
 
-from rcad.errors import InputError, finite, shown, whole
+from rcad.errors import InputError, finite, need, shown, whole
 from rcad.train.place import Executor
 
 HOW, WHERE = "How to train", "Where to train"
@@ -48,8 +49,7 @@ def argument(name: str, about: str, default: Any = ...) -> Any:
 
 
 def _check_device(option: str, name: str) -> None:
-    kind, colon, number = name.partition(":")
-    if name not in ("auto", "cpu", "cuda") and not (kind == "cuda" and colon and number.isascii() and number.isdigit()):
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", name):
         raise InputError(f"expected {option} to be one of auto, cpu, cuda, cuda:1, but got {name!r}")
 
 
@@ -225,7 +225,9 @@ class Machines:
         if self.executor is not None:
             if self.devices is not None:
                 raise InputError(f"expected --devices or --executor, but got both: {self.devices} and {self.executor}")
-            return {"device": self.device, "executor": Executor.parse(self.executor, **of_ray)}
+            executor = Executor.parse(self.executor, **of_ray)
+            need("ray", "ray", "ray")
+            return {"device": self.device, "executor": executor}
         for key in of_ray:
             raise InputError(f"expected --executor ray with --{key.replace('_', '-')}, but it is missing")
         if self.devices is None:

@@ -12,13 +12,14 @@ import typer
 from rcad.cli import options
 from rcad.cli.options import Machines, Text, argument, command, group, option, parse_seeds
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.errors import InputError, expanded, one_of
+from rcad.errors import InputError, expanded, one_of, whole
 from rcad.paper.targets import TARGETS
 from rcad.report.terminal import paragraph
 from rcad.runs.words import plural
 from rcad.train.progress import show_progress
 
 if TYPE_CHECKING:
+    from rcad.paper.run import Outcome
     from rcad.paper.suite import Order
 
 app = group(
@@ -82,6 +83,37 @@ class Suite:
         return Order(name=name, views=PROTOCOLS[self.protocol], seeds=seeds, only=only, rows=rows, **where)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True)
+class Effort:
+    """A bundle: how the runs of a table are made, and with what."""
+
+    workers: int | None = option(
+        "--workers N", "Worker processes on the CPU, or runs at once on a GPU.", check=partial(whole, minimum=1)
+    )
+    join: int = options.JOIN
+    model: Text = option("--model small_cnn", "Another network, for --protocol tuned.")
+    candidates: int | None = option(
+        "--candidates N",
+        "For --protocol tuned: candidates of each method. Default: 8; more have the weight decay that ERM chose.",
+        check=partial(whole, minimum=9),
+    )
+    weights: Path | None = option("--weights FILE", "Pretrained weights for T5. Default: timm downloads them.")
+    minutes: float | None = options.MINUTES
+    finished: bool = option("--finished", "Train nothing: make the table from the runs that are finished.", False)
+    again: bool = option("--again", "Compute a study again (T7, T8, F5, F7).", False)
+
+    def checked(self, target: str, suite: Suite) -> dict[str, Any]:
+        """The fields of an order that they set."""
+        _refuse(target, _used(self, "again"))
+        if self.model is not None:
+            one_of("--model", self.model, ("small_cnn",))
+        for name in _used(self, "model", "candidates"):
+            one_of(f"--protocol with {name}", suite.protocol, ("tuned",))
+        same = {key: getattr(self, key) for key in ("workers", "minutes", "finished", "model", "candidates")}
+        weights = None if self.weights is None else str(expanded(self.weights))
+        return {**same, "joined": self.join, "weights": weights}
+
+
 @command(app, "list")
 def list_targets(as_json: bool = options.JSON) -> None:
     """List the paper's tables and figures, and what each needs.
@@ -108,18 +140,7 @@ def run_target(
     name: str = argument("NAME", "T1 to T8 or F1 to F7; see: rcad paper list."),
     suite: Suite,
     machines: Machines,
-    workers: int | None = option("--workers N", "Worker processes on the CPU, or runs at once on a GPU.", min=1),
-    join: int = options.JOIN,
-    model: Text = option("--model small_cnn", "Another network, for --protocol tuned."),
-    candidates: int | None = option(
-        "--candidates N",
-        "For --protocol tuned: candidates of each method. Default: 8; more have the weight decay that ERM chose.",
-        min=9,
-    ),
-    weights: Path | None = option("--weights FILE", "Pretrained weights for T5. Default: timm downloads them."),
-    minutes: float | None = options.MINUTES,
-    finished: bool = option("--finished", "Train nothing: make the table from the runs that are finished.", False),
-    again: bool = option("--again", "Compute a study again (T7, T8, F5, F7).", False),
+    effort: Effort,
     track: Text = options.TRACK,
     dry_run: bool = option("--dry-run", "List what is done and what is left; run nothing.", False),
 ) -> None:
@@ -131,12 +152,9 @@ def run_target(
     paper is about a method of your own.
 
     rcad paper run T4 --scale smoke --only n=500 --out trial
-    rcad paper run T7 --scale smoke --out trial
     rcad paper run F7
     rcad paper run T1 --scale smoke --protocol two-views --only CIFAR-10
-    rcad paper run T4 --protocol tuned --precision bf16 --only n=500
     rcad paper run T4 --protocol tuned --only n=2,000 --candidates 16
-    rcad paper run T4 --precision bf16 --join 5 --only n=500 --data-dir DATA
     rcad paper run T4 --scale smoke --only n=500 --rows RCAD --out trial
     rcad paper run T4 --scale smoke --only n=500 --rows mymodule:my_method
     rcad paper run F2 --scale smoke --dry-run
@@ -146,50 +164,46 @@ def run_target(
 
     target, trackers = _target(name), parse_trackers(track)
     if target != "T5":
-        _refuse_options(target, {"--weights": weights})
-    if TARGETS[target].is_suite:
-        _refuse_options(target, {"--again": again or None})
-        if model is not None:
-            one_of("--model", model, ("small_cnn",))
-            one_of("--protocol with --model", suite.protocol, ("tuned",))
-        if candidates is not None:
-            one_of("--protocol with --candidates", suite.protocol, ("tuned",))
-        how = {**machines.places, "workers": workers, "joined": join, "minutes": minutes, "track": trackers}
-        how |= {"finished": finished}
-        start = None if weights is None else str(expanded(weights))
-        order = suite.order(target, **how, model=model, candidates=candidates, weights=start)
-        if dry_run:
-            _show_plan(order)
-            return
-        from rcad.paper.run import make_suite
-        from rcad.train.scheduler import Outcome
-
-        with show_progress() as progress:
-            made = make_suite(order, progress, warn)
-        if isinstance(made, Outcome):
-            warn(made.words())
-            raise typer.Exit(made.exit_code)
-        reused = "every run was there already"
-    else:
-        numbers: dict[str, object] = {"--workers": workers, "--minutes": minutes, "--candidates": candidates}
-        numbers |= {"--model": model, "--finished": finished or None, "--join": None if join == 1 else join}
-        of_suites = _used(suite, "seeds", "only", "runs", "rows", "protocol", "precision")
-        _refuse_options(target, {**of_suites, **_used(machines, "devices", "executor"), **numbers})
+        _refuse(target, _used(effort, "weights"))
+    if not TARGETS[target].is_suite:
+        _refuse(target, _used(suite, "seeds", "only", "runs", "rows", "protocol", "precision"))
+        _refuse(target, _used(machines, "devices", "executor"))
+        _refuse(target, _used(effort, "workers", "minutes", "candidates", "model", "finished", "join"))
         if dry_run:
             _show_records(suite.out, False, target)
             return
         from rcad.paper.run import make_study
 
         with show_progress() as progress:
-            made = make_study(target, suite.scale, suite.out, suite.data, progress.detail, again=again, track=trackers)  # type: ignore[arg-type]
-        reused = "the numbers were there already, with the same settings; --again computes them again"
+            where: Any = (suite.scale, suite.out, suite.data, progress.detail)
+            made = make_study(target, *where, again=effort.again, track=trackers)
+        _show_made(target, made, suite.scale)
+        return
+    order = suite.order(target, **effort.checked(target, suite), **machines.places, track=trackers)
+    if dry_run:
+        _show_plan(order)
+        return
+    from rcad.paper.run import make_suite
+    from rcad.train.scheduler import Outcome as Unfinished
+
+    with show_progress() as progress:
+        done = make_suite(order, progress, warn)
+    if isinstance(done, Unfinished):
+        warn(done.words())
+        raise typer.Exit(done.exit_code)
+    _show_made(target, done, suite.scale)
+
+
+def _show_made(target: str, made: Outcome, scale: str) -> None:
+    """Print the files of a table or figure, and its verdicts in one line."""
     if made.reused:
-        say(f"{target}: {reused}")
+        study = "the numbers were there already, with the same settings; --again computes them again"
+        say(f"{target}: {'every run was there already' if TARGETS[target].is_suite else study}")
     for file in made.files:
         say(str(file))
     if made.note:
         warn(made.note)
-    say(f"{target}: {made.line}" + ("" if suite.scale == "full" else f" ({suite.scale} scale: a trial, no evidence)"))
+    say(f"{target}: {made.line}" + ("" if scale == "full" else f" ({scale} scale: a trial, no evidence)"))
 
 
 @command(app, "status")
@@ -246,10 +260,9 @@ def _used(bundle: Any, *names: str) -> dict[str, object]:
     return {f"--{name}": value for name, value in values.items() if value != getattr(type(bundle), name).default}
 
 
-def _refuse_options(target: str, values: dict[str, object]) -> None:
+def _refuse(target: str, values: dict[str, object]) -> None:
     for words, value in values.items():
-        if value is not None:
-            raise InputError(f"expected no {words} for {target}, but got {value}; leave it out")
+        raise InputError(f"expected no {words} for {target}, but got {value}; leave it out")
 
 
 def _show_records(out: Path, as_json: bool, target: str | None = None) -> None:

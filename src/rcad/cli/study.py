@@ -43,7 +43,6 @@ def compare(
 
     rcad compare --data my.csv --target colour --epochs 3 --budget 2
     rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes
-    rcad compare --data digits[:60] --methods rcad --no-controls --seeds 3
     rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"
     rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3
     """
@@ -97,9 +96,7 @@ def tune(
 
     rcad tune --data diabetes --method rcad --budget 4 --epochs 2
     rcad tune --data diabetes --method rcad --space "lam=log(0.1, 1)" --epochs 2
-    rcad tune --data diabetes --method rcad --search grid --budget 4 --epochs 2
     rcad tune --data my.csv --target colour --method label_smoothing --seeds 2
-    rcad tune --data my.csv --target colour --method rcad --budget 3 --json
     """
     numbers = parse_seeds(None, seeds, training.setting)
     from rcad.report.document import Command

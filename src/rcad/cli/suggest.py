@@ -42,7 +42,6 @@ def suggest_alpha(
 
     rcad suggest-alpha --data digits[:100]
     rcad suggest-alpha --data my.csv --target colour
-    rcad suggest-alpha --data images/ --size 16
     rcad suggest-alpha --data digits --no-check --json
     rcad suggest-alpha --data digits[:100] --figure alpha.png
     """
@@ -59,9 +58,7 @@ def suggest_alpha(
     with show_progress(as_json=as_json) as progress:
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
-        raise InputError(
-            f"expected class labels to measure alpha, but {data} has regression targets; choose alpha by rcad tune"
-        )
+        raise InputError(f"expected class labels, but {data} has regression targets; choose alpha by rcad tune")
     with show_progress(as_json=as_json) as progress:
         generator, on_progress = torch.Generator().manual_seed(0), partial(progress.detail, "measuring")
         distances = nearest_other_class(*problem.train, generator=generator, progress=on_progress)

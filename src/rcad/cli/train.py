@@ -6,10 +6,10 @@ import statistics
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -17,7 +17,7 @@ from rcad.cli import options
 from rcad.cli.options import HOW, WHERE, Machines, Reading, Source, Text, Training, option, parse_seeds, written
 from rcad.cli.runs import metric_cells, run_object
 from rcad.cli.screen import say, say_json, table, warn
-from rcad.errors import InputError, command, one_line, one_of, whole
+from rcad.errors import InputError, MissingExtraError, command, one_line, one_of, whole
 from rcad.loss import method_rows
 from rcad.runs.config import RunConfig
 from rcad.runs.files import read_text
@@ -27,12 +27,43 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.runs.words import duration, leading, mean_and_spread, said, seconds
 from rcad.train.place import ENGINES, Place, follows, world
-from rcad.train.progress import show_progress
+from rcad.train.progress import SILENT, show_progress
 
 if TYPE_CHECKING:
     from rcad.train.scheduler import Outcome
 
 METRICS_SHOWN = 3
+NO_METHOD = (
+    "expected --method, but it is missing; --method rcad is RCAD with alpha measured on your data, --method erm is "
+    "training without it; for all others: rcad methods list"
+)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """A bundle: how the steps of runs are taken."""
+
+    panel: ClassVar[str] = WHERE
+    engine: str = option(
+        "--engine auto|eager|..",
+        "How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
+        "auto",
+        check=partial(one_of, choices=ENGINES),
+    )
+    at_once: int | None = option(
+        "--at-once N", "Runs that share one GPU. Default: as many as make it faster.", check=partial(whole, minimum=1)
+    )
+    join: int = options.JOIN
+    sync_batch_norm: bool = option(
+        "--sync-batch-norm/--no-sync-batch-norm", "One run on several devices: BatchNorm over whole batches.", True
+    )
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The fields of a `Place` that they set."""
+        if self.join > 1 and self.at_once == 1:
+            raise InputError(f"expected several runs at once for --join {self.join}, but got --at-once 1")
+        return {"engine": self.engine, "joined": self.join, "sync_batch_norm": self.sync_batch_norm}
 
 
 def train(
@@ -56,26 +87,7 @@ def train(
     seeds: Text = option("--seeds N|A,B,..", "N runs (seeds 0 to N-1), or these seeds. Default: seed 0."),
     runs: Path = options.RUNS,
     machines: Machines,
-    engine: str = option(
-        "--engine auto|eager|..",
-        "How steps run: eager, or on a GPU graph (CUDA graphs, the default) or compile.",
-        "auto",
-        check=partial(one_of, choices=ENGINES),
-        rich_help_panel=WHERE,
-    ),
-    at_once: int | None = option(
-        "--at-once N",
-        "Runs that share one GPU. Default: as many as make it faster.",
-        check=partial(whole, minimum=1),
-        rich_help_panel=WHERE,
-    ),
-    join: int = options.JOIN,
-    sync_batch_norm: bool = option(
-        "--sync-batch-norm/--no-sync-batch-norm",
-        "BatchNorm over whole batches, not over each device's part.",
-        True,
-        rich_help_panel="One run on several devices",
-    ),
+    pace: Pace,
     minutes: float | None = options.MINUTES,
     track: Text = options.TRACK,
     tensorboard: bool = option("--tensorboard", "The same as --track tensorboard.", False),
@@ -99,38 +111,26 @@ def train(
     rcad train --data images/ --method "cutout + rcad" --epochs 2
     rcad train --data digits[:500] --method rcad --set train.ema=0.9 --dry-run
     rcad train --config run.toml --seed 4 --quiet
-    rcad train --data digits --method rcad --epochs 2 --json
     rcad train --data cifar100[:2000] --method rcad --data-dir data
     rcad train --data cifar100[:2000] --recipe few-labels --data-dir data
-    rcad train --data digits --method rcad --weights start.safetensors --dry-run
     rcad train --data hf:scikit-learn/iris --target Species --method rcad
-    rcad train --data digits --method rcad --seeds 4 --at-once 2 --epochs 2
     rcad train --data digits --method rcad --seeds 4 --devices 2 --epochs 2
-    rcad train --data digits --method rcad --devices 2 --device cpu --epochs 2
-    rcad train --data digits --method rcad --epochs 3 --repair
     """
-    if join > 1 and at_once == 1:
-        raise InputError(f"expected several runs at once for --join {join}, but got --at-once 1; leave one of them out")
     data = {"name": source.required if config is None else source.name, **reading.main, **reading.own}
     first = _requested(config, data, method, training)
     configs = [first]
     if seed is not None or seeds is not None:
         configs = [replace(first, seed=number) for number in parse_seeds(seed, seeds, training.setting)]
-    if dry_run:
-        from rcad.train.run import plan_of
-
-        place = Place.of(runs, **reading.places, device=machines.device, stream=stream)
-        _print_configs(
-            configs, as_json, None if as_json else plan_of(configs[0], place) + _shares(machines, len(configs))
-        )
-        return
-    where = {**reading.places, **machines.places, "stream": stream}
+    where = {**reading.places, **machines.places, **pace.fields, "stream": stream}
     if track or tensorboard:
         from rcad.train.trackers import parse_trackers
 
         where["track"] = parse_trackers([*(track or "").split(","), *(["tensorboard"] if tensorboard else [])])
-    place = Place.of(runs, **where, engine=engine, joined=join, sync_batch_norm=sync_batch_norm)
-    outcome = _run_all(configs, place, minutes=minutes, at_once=at_once, repair=repair, as_json=as_json, quiet=quiet)
+    place = Place.of(runs, **where)
+    if dry_run:
+        _print_configs(configs, place, as_json)
+        return
+    outcome = _run_all(configs, place, minutes, pace.at_once, repair=repair, as_json=as_json, quiet=quiet)
     if not follows():
         _show(outcome, place.store, quiet=quiet, as_json=as_json)
     raise typer.Exit(outcome.exit_code)
@@ -152,7 +152,7 @@ def _requested(file: Path | None, data: Mapping[str, Any], method: str | None, t
     if method is None and (named := RECIPES.get(training.recipe or "")):
         method = named.method or None
     if method is None:
-        raise InputError("expected --method, but it is missing; e.g. --method rcad")
+        raise InputError(NO_METHOD)
     settings = [*written(fields), *settings]
     rows = method_rows.named_method(method)
     return configure(data, rows, recipe=training.recipe, settings=settings, methods=defaults)
@@ -189,24 +189,12 @@ def _from_file(
     return config
 
 
-def _shares(machines: Machines, runs: int) -> str:
-    """What --devices or --executor makes of the runs, for a dry run; or why that cannot be had on this machine."""
-    try:
-        devices = machines.places.get("devices", ())
-    except InputError as error:
-        return f"; this machine cannot begin it: {error}"
-    if len(devices) < 2:
-        return ""
-    on = "processes" if devices[0] == "cpu" else "GPUs"
-    return f"; {f'{runs} runs' if runs > 1 else 'every batch'} split among {len(devices)} {on}"
-
-
 def _run_all(
     configs: Sequence[RunConfig],
     place: Place,
-    *,
     minutes: float | None,
     at_once: int | None,
+    *,
     repair: bool,
     as_json: bool,
     quiet: bool,
@@ -218,9 +206,8 @@ def _run_all(
 
     ranks = world()
     if ranks is not None and len(configs) > 1:
-        raise InputError(
-            f"expected one run under torchrun, but got {len(configs)}; without it, --devices gives each GPU its own"
-        )
+        told = f"expected one run under torchrun, but got {len(configs)}"
+        raise InputError(f"{told}; without it, --devices gives each GPU its own")
     several = len(configs) == 1 and ranks is None and len(place.devices) > 1
     by_id = {config_id(config): config for config in map(canonical_config, configs)}
     existing = [run for run in by_id if place.store.folder(run).is_dir()]
@@ -240,10 +227,14 @@ def _run_all(
     return launch(configs[0], place, minutes=minutes, quiet=quiet, as_json=as_json)
 
 
-def _print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None = None) -> None:
-    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the method is wrong."""
+def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) -> None:
+    """Print the configs as TOML that `--config` reads, with id and plan in comments; raises if the run cannot begin.
+
+    As JSON they are printed without a look at the data.
+    """
     from rcad.loss.methods import Method
-    from rcad.train.scheduler import canonical_config
+    from rcad.train.run import plan_of
+    from rcad.train.scheduler import canonical_config, check_data
     from rcad.train.task import AUTO
 
     rows = method_rows.rows_to_plain(configs[0].method)
@@ -253,8 +244,25 @@ def _print_configs(configs: Sequence[RunConfig], as_json: bool, plan: str | None
     if as_json:
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
         return
-    about = f"# {plan}\n" if plan else ""
-    say("\n\n".join(f"# run {config_id(config)}\n{about}{_toml(config)}" for config in configs))
+    left = [config for config in configs if place.final_record(config) is None]
+    refusal, plan = None, "# done already\n"
+    try:
+        check_data([config for config in configs if config not in left], place, SILENT)
+        if left:
+            plan = f"# {plan_of(left[0], place)}{_shares(place.devices, len(configs))}\n"
+    except (InputError, MissingExtraError) as error:
+        refusal, plan = error, ""
+    say("\n\n".join(f"# run {config_id(config)}\n{plan}{_toml(config)}" for config in configs))
+    if refusal is not None:
+        raise refusal
+
+
+def _shares(devices: Sequence[str], runs: int) -> str:
+    """What --devices makes of the runs."""
+    if len(devices) < 2:
+        return ""
+    on = "processes" if devices[0] == "cpu" else "GPUs"
+    return f"; {f'{runs} runs' if runs > 1 else 'every batch'} split among {len(devices)} {on}"
 
 
 def _toml(config: RunConfig) -> str:

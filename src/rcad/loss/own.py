@@ -87,7 +87,13 @@ def _maker(name: str, function: Callable[..., Any], digest: str, path: str) -> C
             )
         try:
             bound = shape.bind(**parameters)
-            bound.apply_defaults()
+        except TypeError:
+            raise InputError(
+                f"expected to call a method's function with {', '.join(parameters) or 'no arguments'}, but got "
+                f"{path}:{function.__name__}{shape}; give each parameter a default, as in lam=0.1"
+            ) from None
+        bound.apply_defaults()
+        try:
             built = function(**parameters)
         except InputError:
             raise

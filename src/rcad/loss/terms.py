@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from rcad.errors import InputError, Value, finite, html_table, one_of, whole
+from rcad.errors import InputError, Value, finite, html_table, one_of, shown, whole
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.method_rows import AUTO
 from rcad.loss.perturbations import Perturbation
@@ -50,6 +52,21 @@ MEASURES: dict[str, Measure] = {
 }
 
 
+def _check_arguments(measure: Measure) -> None:
+    """Raises where a function of the user's own does not take what a measure is called with."""
+    try:
+        arguments = signature(measure)
+    except ValueError:  # of a builtin
+        return
+    try:
+        arguments.bind("likelihood", "output", "target")
+    except TypeError:
+        code = getattr(measure, "__code__", None)
+        name = shown(measure) if code is None else f"{os.path.relpath(code.co_filename)}:{code.co_name}"
+        told = f"expected a measure to be a function of (likelihood, output, target), but got {name}{arguments}"
+        raise InputError(told) from None
+
+
 WEIGHT, REAL_WEIGHT = 0.1, 0.3
 """lam="auto" for labels and for regression targets, chosen on held-out data: `results/defaults`, `results/uci`."""
 
@@ -88,7 +105,9 @@ class Term(Value):
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
             raise InputError(f"expected a term's name to be a non-empty string, but got {self.name!r}")
-        if not callable(self.measure):
+        if callable(self.measure):
+            _check_arguments(self.measure)
+        else:
             one_of("measure", self.measure, MEASURES)
         finite("weight", self.weight)
         whole("every", self.every, minimum=1)

@@ -268,10 +268,7 @@ def make_suite(order: Order, progress: Progress, on_warning: Callable[[str], Non
     store = Store.open(order.store, packs=order.packs)
     where = {"joined": order.joined, "devices": order.devices, "track": order.track, "executor": order.executor}
     place = Place(store, order.data_dir, order.cache_dir, order.device, **where)  # type: ignore[arg-type]
-    on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
-    trains = not (order.finished or planned.requested().complete(store))
-    if order.precision == "bf16" and on_cpu and trains:
-        raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
+    on_cpu = uses_cpu(order, planned, store)
     if order.joined > 1 and (order.workers == 1 or on_cpu):
         on_warning("--join: only for runs that share a GPU")
     started, reused = time.monotonic(), True
@@ -319,9 +316,19 @@ def stages(order: Order, store: Store) -> Iterator[tuple[Plan, JSON]]:
         yield search.table(choices), {"search": {"design": search.design(), "choices": choices}}
 
 
+def uses_cpu(order: Order, planned: Plan, store: Store) -> bool:
+    """Whether the runs are made on a CPU; raises if this machine lacks the device, or a GPU for the precision."""
+    on_cpu = order.executor is None and pick_device(order.device).type == "cpu"
+    trains = not (order.finished or planned.requested().complete(store))
+    if order.precision == "bf16" and on_cpu and trains:
+        raise InputError("expected a GPU for --precision bf16, but got the CPU; use fp32")
+    return on_cpu
+
+
 def ahead(order: Order) -> list[tuple[Plan, int]]:
-    """What is run next, with how many of its runs are done, up to what cannot be planned yet."""
+    """What is run next, with how many of its runs are done, up to what cannot be planned yet; raises as a run would."""
     store, plans = Store(order.store, order.packs), []
+    uses_cpu(order, plan_of(order), store)
     for planned, _ in stages(order, store):
         requested = planned.requested()
         plans.append((requested, requested.done(store)))

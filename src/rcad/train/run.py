@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from rcad.data.dataset import Dataset
-from rcad.errors import InputError, MissingExtraError, one_line
+from rcad.errors import InputError, one_line
 from rcad.loss.growth import as_unit_float
 from rcad.loss.method_rows import label, method_rows, without_defaults
 from rcad.loss.methods import Method, method_defaults
@@ -29,7 +29,7 @@ from rcad.runs.words import duration, plural
 from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.loop import Course, Trainer, exhaust
-from rcad.train.place import Place
+from rcad.train.place import Engine, Place
 from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.scheduler import canonical_config
 from rcad.train.step import ALONE, Ranks
@@ -262,9 +262,7 @@ def begin(
         progress.detail(*words)
 
     config, store = canonical_config(config), place.store
-    device, engine = place.resolve()
-    if config.train.precision == "bf16" and device.type == "cpu":
-        raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
+    device, engine = _resolve(place, config)
     whose = f"run {config_id(config)}"
     with machine.timed("data", whose, device):
         while_reading = Calls(progress.overall, detail, progress.note) if ranks.size == 1 else progress
@@ -288,6 +286,13 @@ def begin(
         if (record := ranks.of_first(lambda: place.final_record(config))) is not None:
             return record
         return (yield from Execution(place, trainer, at_once).course(stop))
+
+
+def _resolve(place: Place, config: RunConfig) -> tuple[torch.device, Engine]:
+    device, engine = place.resolve()
+    if config.train.precision == "bf16" and device.type == "cpu":
+        raise InputError("expected a GPU for train.precision=bf16, but got the CPU; use fp32")
+    return device, engine
 
 
 def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
@@ -354,13 +359,11 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
 
 
 def plan_of(config: RunConfig, place: Place) -> str:
-    """`run_words` before anything is trained, with an estimate of the time; or why the run cannot begin."""
-    device, _ = place.resolve()
-    try:
-        problem = prepare(config, Reader(place)(config.data), device)
-        method, model = method_of(config, problem), model_of(config, problem).to(device)
-    except (InputError, MissingExtraError) as error:
-        return f"this run cannot begin here: {error}"
+    """`run_words` before anything is trained, with an estimate of the time; raises if the run cannot begin."""
+    device, _ = _resolve(place, config)
+    problem = prepare(config, Reader(place)(config.data), device)
+    check_same_data(place.store, config, problem)
+    method, model = method_of(config, problem), model_of(config, problem).to(device)
     (x, y), size = problem.train, config.train.batch_size
     criterion, took = method.criterion(), 0.0
     with torch.random.fork_rng(), machine.suitable_threads(x):
