@@ -35,8 +35,8 @@ FSDP_1, DEEPSPEED = (
     SimpleNamespace(distributed_type=DistributedType[kind], is_fsdp2=False) for kind in ("FSDP", "DEEPSPEED")
 )
 test_what_cannot_be_done_is_refused_in_one_line = refusals(
-    (FSDP_1, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got FSDP of version 1"),
-    (DEEPSPEED, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got DEEPSPEED"),
+    (FSDP_1, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got FSDP of version 1;"),
+    (DEEPSPEED, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got DEEPSPEED;"),
     (METHOD, "the accelerator", "expected the accelerator before the method, but got str"),
     of=AccelerateCriterion,
 )

@@ -127,7 +127,7 @@ test_a_batch_of_another_shape = refusals(
     (PICTURE, ("image", "y"), "expected a batch with 'image' and 'y', but got image, label"),
     (ZEROS, None, "but got Tensor; pass keys="),
     ([ZEROS], None, "but got a list of 1; pass keys=(input, target)"),
-    ((ZEROS,) * 3, None, "but got a tuple of 3; pass keys=(input, target), such as (0, 2)"),
+    ((ZEROS,) * 3, None, "but got a tuple of 3; .. such as (0, 2) for the first and the third"),
     ((ZEROS,) * 2, (0, 2), "expected a batch with 0 and 2, but got tuple"),
     of=lambda batch, keys: RCADCallback(RCAD_TEXT, keys=keys)._split(batch),
 )
@@ -250,7 +250,7 @@ test_says_what_was_expected = refusals(
     ),
     (
         lambda: Automatic(input_key="x").regularised_loss({"x": X, "t": X}, Y),
-        "expected Automatic.forward to take the keywords x, t, but it takes (x); give x as a mapping by these names",
+        "expected Automatic.forward to take the keywords x, t, into which .. but it takes (x); give it these",
     ),
     (lambda: Automatic().regularised_loss((X, X), Y), "but got tuple; pass several inputs as a"),
     (
@@ -261,7 +261,7 @@ test_says_what_was_expected = refusals(
         lambda: captured(Plain(), gradient_clip_val=1.0, gradient_clip_algorithm="value"),
         'expected gradient_clip_algorithm="norm" with captured=True',
     ),
-    (lambda: captured(Scheduled("metric")), "but one waits for a metric"),
+    (lambda: captured(Scheduled("metric")), "one that waits for a metric"),
     (
         lambda: FabricCriterion(fabric_here(), RCAD_TEXT)(norm_net(), X, Y),
         "expected the model that fabric.setup(...) returned, but got Sequential",

@@ -102,7 +102,8 @@ test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve(7), "expected a method such as"),  # type: ignore[arg-type]
     (lambda: resolve("rcad(alpha"), "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1)"),
     (lambda: resolve("racd"), "did you mean 'rcad'?"),
-    (lambda: resolve("rcad", alpha=0.5), "but got alpha; a parameter belongs into its text, as in"),
+    (lambda: resolve("mixup + rcad", alpha=0.5), """write it into the method's text: "rcad(alpha=0.5)\""""),
+    (lambda: resolve("rcad", imput_key="x"), "but got 'imput_key'; did you mean 'input_key'?"),
     (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
     (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
     (
@@ -112,10 +113,7 @@ test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
     (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected a tensor of images (B, C, H, W) for"),
     (lambda: resolve("mixup").batch({"x": torch.rand(4, 3)}, torch.zeros(4)), "for the method 'mixup', but got dict"),
-    (
-        lambda: resolve("cutmix").batch(*images(4)),
-        "expected classes=K, since 'cutmix' mixes integer labels, but got none",
-    ),
+    (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
     (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
     (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),
     (lambda: labelled(-1), "expected labels from 0 to 6 with classes=7, but got -1"),

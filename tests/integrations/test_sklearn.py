@@ -103,6 +103,12 @@ def test_twins_of_another_class_have_no_part_in_the_measured_alpha() -> None:
     assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
 
+def test_regression_has_defaults_of_its_own() -> None:
+    model = RCADRegressor(max_iter=1).fit(*DIABETES)
+    assert model.method_ == rcad.compose(methods.gaussian(), methods.rcad(0.3, 0.3))
+    assert model.alpha_ == 0.3
+
+
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
     ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
@@ -133,7 +139,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
     ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
-    ({"class_weight": [1, 2, 3]}, "'balanced' or a dict by class, but got list"),
+    ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
     ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
     ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
     ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
@@ -149,9 +155,9 @@ test_methods_of_the_wrong_task_are_refused = refusals(
 
 
 test_targets_of_another_form_than_before_are_refused = refusals(
-    (RCADClassifier, WINE, (WINE[0], WINE[1] + 7), "expected one of 3 classes that are known, but got 7"),
+    (RCADClassifier, WINE, (WINE[0], WINE[1] + 7), "expected labels among the 3 classes known, but got 7"),
     (RCADClassifier, LABELS, (LABELS[0], LABELS[1][:, :2]), "3 yes/no labels for each row as before, but got .. 2)"),
-    (RCADRegressor, REALS, DIABETES, "expected 3 targets for each row as before, but got shape (442,)"),
+    (RCADRegressor, REALS, DIABETES, "expected 3 targets for each row as before, but got a shape of (442,)"),
     (RCADRegressor, DIABETES, REALS, "expected one target for each row as before"),
     of=lambda kind, first, then: kind(max_iter=1).fit(*first).partial_fit(*then),
 )
@@ -365,7 +371,7 @@ test_what_cannot_be_calibrated_is_refused_in_one_line = refusals(
         lambda: quick().calibrate(*HELD).predict_set(HELD[0], coverage=90),
         "coverage to be a number between 0 and 1, but",
     ),
-    (lambda: quick().calibrate(HELD[0], HELD[1] + 11), "one of 10 classes that are known, but got 11"),
+    (lambda: quick().calibrate(HELD[0], HELD[1] + 11), "labels among the 10 classes known, but got 11"),
     (lambda: quick(LABELS).calibrate(*LABELS), "expected one class for each row to calibrate sets"),
     (
         lambda: quick().calibrate(*HELD).partial_fit(*TRAIN).predict_set(HELD[0]),

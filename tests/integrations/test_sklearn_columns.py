@@ -190,7 +190,7 @@ def test_numbers_whose_squares_overflow_are_refused() -> None:
     x[3, 4], x[5, 4] = -1e150, np.nan
     with fails_in_one_line("but column 4 holds 1e+150; change its unit"):
         RCADClassifier().fit(x, y)
-    with fails_in_one_line("expected targets below 1e+150, but got 2e+200"):
+    with fails_in_one_line("expected targets below 1e+150, so that their squares are finite, but got 2e+200"):
         RCADRegressor().fit(x[:, :3], 1e200 * y)
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("sklearn")
 
 import joblib
 import torch
-from safetensors.torch import save
+from safetensors.torch import save, save_file
 from sklearn.base import clone
 
 from one_line import fails_in_one_line
@@ -163,3 +163,14 @@ def test_what_cannot_be_saved_is_said(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="writable"):
         fitted("labels")[0].save(tmp_path / "no folder" / "x")
+
+
+def test_a_file_of_before_there_were_several_targets(tmp_path: Path) -> None:
+    """Centre and scale stood among the plain numbers."""
+    model, x, _ = fitted("reals")
+    model.save(path := tmp_path / "m.safetensors")
+    tensors, meta = _read(path)
+    arrays = {name: meta["arrays"].pop(name) for name in ("center_", "scale_")}
+    meta["fitted"] |= {name: value for name, (value, _) in arrays.items()}
+    save_file(tensors, path, {"rcad": json.dumps(meta)})
+    assert np.array_equal(RCADRegressor.load(path).predict(x), model.predict(x))

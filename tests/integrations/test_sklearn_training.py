@@ -103,6 +103,14 @@ def test_weights_and_mixing_equal_the_core_too() -> None:
         assert differ(estimator.module_, net) < 1e-9
 
 
+@pytest.mark.parametrize("estimator", [RCADClassifier(**SHORT), RCADRegressor(**SHORT)], ids=["labels", "reals"])
+def test_the_lean_step_equals_the_core_s(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = estimator.fit(*data(estimator)).module_
+    monkeypatch.setattr(network.StackedMethod, "of", Mock(side_effect=InputError("cannot be stacked")))
+    exact = estimator.fit(*data(estimator)).module_
+    assert 0 < differ(fast, exact) < 1e-9
+
+
 @pytest.mark.parametrize("name", rcad.METHODS)
 def test_every_method_trains_on_a_table(name: str) -> None:
     estimator = RCADClassifier(name, max_iter=12, random_state=0)
@@ -209,7 +217,7 @@ def test_what_cannot_change_is_refused_in_one_line() -> None:
     weights = model.network_.flat.clone()
     model.set_params(hidden_layer_sizes=(20, 10))
     for go_on in (model.fit, model.partial_fit):
-        with fails_in_one_line("expected hidden_layer_sizes=(20,) to go on, but got (20, 10); "):
+        with fails_in_one_line("expected hidden_layer_sizes=(20,) to go on training, but got (20, 10); "):
             go_on(*WINE)
     assert torch.equal(model.network_.flat, weights)
     assert model.set_params(hidden_layer_sizes=(5,), warm_start=False).fit(*WINE).n_iter_ == 2

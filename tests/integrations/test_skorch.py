@@ -294,7 +294,7 @@ def test_steps_of_ones_own_around_the_methods_are_used() -> None:
 
 
 test_what_cannot_be_done_is_refused_in_one_line = refusals(
-    (lambda: over("get_loss"), "expected skorch's own get_loss, but got"),
+    (lambda: over("get_loss"), "expected skorch's own get_loss, whose place the method takes in training, but got"),
     (lambda: made(overriding("get_loss", RCADNetClassifier)), "but got Own.get_loss; accumulate with accumulate="),
     (lambda: over("infer"), "but got Own.infer; do it in the module's forward"),
     (lambda: over("train_step_single"), "but got Own.train_step_single; override it in a subclass"),

@@ -91,10 +91,16 @@ def check_strategy(accelerator: Accelerator) -> None:
     kind = accelerator.distributed_type
     if kind.name in SHARDED and not getattr(accelerator, "is_fsdp2", False):
         name = "FSDP of version 1" if kind == DistributedType.FSDP else kind.value
-        raise InputError(f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {name}")
+        raise InputError(
+            f"expected one process, DistributedDataParallel or FSDP2 (fsdp_version=2), but got {name}; "
+            "choose one of these"
+        )
 
 
 def check_compiled(model: Model) -> None:
     """A compiled wrapper hides DistributedDataParallel, and the extra pass must go around that."""
-    if isinstance(getattr(model, "_orig_mod", None), nn.parallel.DistributedDataParallel):
-        raise InputError("expected the model to be compiled before DistributedDataParallel, but got the reverse")
+    inside = getattr(model, "_orig_mod", None)
+    if isinstance(inside, nn.parallel.DistributedDataParallel):
+        raise InputError(
+            "expected the model to be compiled before DistributedDataParallel wraps it, but got the reverse"
+        )

@@ -254,7 +254,10 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             raise InputError(f"expected a tensor under 'labels' to train on, but got the keys {', '.join(inputs)}")
         x = {key: value for key, value in inputs.items() if key != "labels"}
         if isinstance(pixels := x.get("pixel_values"), Tensor) and not pixels.is_floating_point():
-            raise InputError(f"expected floating-point pixel_values, but got {pixels.dtype}; divide them by 255")
+            raise InputError(
+                f"expected floating-point pixel_values, but got {pixels.dtype}; divide them by 255, or let the "
+                "processor rescale them"
+            )
         key = self.resolved.criterion.loss.input_key
         if "input_ids" in x and EMBEDDED not in x and key in (None, EMBEDDED):
             if not self._embeddings_checked:
@@ -312,38 +315,50 @@ def check_behind(kind: type, mixin: type) -> None:
 
 def check_trainer(trainer: Any, resolved: Resolved) -> None:
     """Raises for settings of the Trainer under which another loss would be trained."""
-    args, model, name = trainer.args, trainer.model, type(trainer.model).__name__
+    args, model = trainer.args, trainer.model
+    if not hasattr(transformers.Trainer, "loss_is_scaled_for_ga"):
+        raise InputError(
+            "expected transformers 5.19 or newer, whose Trainer leaves accumulation to compute_loss, "
+            f"but got {transformers.__version__}; upgrade it"
+        )
     check_strategy(trainer.accelerator)
-    is_old = not hasattr(transformers.Trainer, "loss_is_scaled_for_ga")
-    eps, optimizer = getattr(args, "label_smoothing_factor", 0.0), str(getattr(args.optim, "value", args.optim))
-    smoothed = f'method="label_smoothing(eps={eps:g}) + {resolved.name}"'
-    takes = inspect.signature(model.forward).parameters
-    of_classes, problem = isinstance(resolved.likelihood, Categorical), problem_type(model)
-    has_one_label = getattr(getattr(model, "config", None), "num_labels", 2) == 1
-    real = 'num_labels=2 (a mean and a log-variance) and method="gaussian + rcad(...)"'
-    for wrong, words in (
-        (is_old, f"transformers 5.19 or newer, but got {transformers.__version__}; upgrade it"),
-        (eps, f"the method to smooth labels, but got label_smoothing_factor={eps:g}; set it to 0 and use {smoothed}"),
-        (trainer.compute_loss_func, "the method to be the loss, but got compute_loss_func as well; leave that out"),
-        (args.n_gpu > 1, f"one GPU per process, but got {args.n_gpu}; start with torchrun or accelerate launch"),
-        ("lomo" in optimizer, f"an optimizer that steps after the backward, but got {optimizer}; choose another"),
-        (trainer.label_names != ["labels"], f"labels under 'labels' alone, but got {', '.join(trainer.label_names)}"),
-        (
-            "input_ids" in takes and EMBEDDED not in takes,
-            f"a model that takes inputs_embeds, which are to move, but {name}.forward does not",
-        ),
-        (
-            of_classes and problem == "regression",
-            f'a Gaussian likelihood for problem_type="regression", but got Categorical; use {real}',
-        ),
-        (
-            of_classes and problem == MULTI_LABEL,
-            f'a Bernoulli likelihood for problem_type="{MULTI_LABEL}", but got Categorical; pass it to the Criterion',
-        ),
-        (of_classes and has_one_label, f"at least 2 labels, but {name} has num_labels=1; for regression use {real}"),
-    ):
-        if wrong:
-            raise InputError(f"expected {words}")
+    if getattr(args, "label_smoothing_factor", 0):
+        eps = args.label_smoothing_factor
+        raise InputError(
+            f"expected the method to smooth labels, but got label_smoothing_factor={eps:g}; "
+            f'set it to 0 and use method="label_smoothing(eps={eps:g}) + {resolved.name}"'
+        )
+    if trainer.compute_loss_func is not None:
+        raise InputError("expected the method to be the loss, but got compute_loss_func as well; leave that out")
+    if args.n_gpu > 1:
+        raise InputError(
+            f"expected one GPU per process, but got {args.n_gpu}; start with torchrun or accelerate launch"
+        )
+    optimizer = getattr(args.optim, "value", args.optim)
+    if "lomo" in str(optimizer):
+        raise InputError(f"expected an optimizer that steps after the backward, but got {optimizer}; choose another")
+    if list(trainer.label_names) != ["labels"]:
+        raise InputError(f"expected labels under 'labels' alone, but got {', '.join(trainer.label_names)}")
+    name, parameters = type(model).__name__, inspect.signature(model.forward).parameters
+    if "input_ids" in parameters and "inputs_embeds" not in parameters:
+        raise InputError(f"expected a model that takes inputs_embeds, which are to move, but {name}.forward does not")
+    if not isinstance(resolved.likelihood, Categorical):
+        return
+    if problem_type(model) == "regression":
+        raise InputError(
+            'expected a Gaussian likelihood for problem_type="regression", but got Categorical; give the model two '
+            'outputs per target (num_labels=2: a mean and a log-variance) and use method="gaussian + rcad(...)"'
+        )
+    if problem_type(model) == MULTI_LABEL:
+        raise InputError(
+            f'expected a Bernoulli likelihood for problem_type="{MULTI_LABEL}", but got Categorical; '
+            "pass likelihood=rcad.Bernoulli() to the Criterion"
+        )
+    if getattr(getattr(model, "config", None), "num_labels", 2) == 1:
+        raise InputError(
+            f"expected at least 2 labels, but {name} has num_labels=1; for regression use num_labels=2 (a mean and a "
+            'log-variance) and method="gaussian + rcad(...)", for yes or no "bernoulli + rcad(...)"'
+        )
 
 
 def problem_type(model: nn.Module) -> str | None:

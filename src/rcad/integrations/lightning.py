@@ -245,7 +245,10 @@ class RCADCallback(Callback):  # type: ignore[misc]
                 raise InputError(f"expected keys=(input, target) for batches that are mappings of {form}")
             if not isinstance(batch, Sequence) or len(batch) != 2:
                 form = f"a {form} of {len(batch)}" if isinstance(batch, Sequence) else form
-                raise InputError(f"expected batches (x, y), but got {form}; pass keys=(input, target), such as (0, 2)")
+                raise InputError(
+                    f"expected batches (x, y), but got {form}; pass keys=(input, target), such as (0, 2) for the first "
+                    "and the third, or use RCADMixin"
+                )
         first, second = self.keys or (0, 1)
         try:
             return batch[first], batch[second]
@@ -279,7 +282,10 @@ def advance(trainer: Trainer, interval: str, done: int) -> None:
     """Steps the schedules of this interval, which the Trainer does not do in manual optimisation."""
     for schedule in trainer.lr_scheduler_configs:
         if schedule.reduce_on_plateau:
-            raise InputError("expected schedules by steps or epochs with captured=True, but one waits for a metric")
+            raise InputError(
+                "expected schedules by steps or epochs with captured=True, but got one that waits for a metric; leave "
+                "captured out"
+            )
         if schedule.interval == interval and (done + 1) % schedule.frequency == 0:
             schedule.scheduler.step()
 

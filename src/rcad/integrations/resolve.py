@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, whole
+from rcad.errors import InputError, one_of, whole
 from rcad.loss.augmentations import Augmentation, augment
 from rcad.loss.criterion import Criterion
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
@@ -77,7 +77,10 @@ class Resolved:
         views = {"raw": x, "raw_target": target} if self.needs_raw else {}
         if not isinstance(x, Tensor) or x.ndim != 4:
             form = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise InputError(f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {form}")
+            raise InputError(
+                f"expected a tensor of images (B, C, H, W) for the method {self.name!r}, but got {form}; "
+                "leave the augmentation out"
+            )
         if any(step.slot == "mix" for step in self.augment) and not target.is_floating_point():
             self._check_classes(target, classes)
         pixels = x if self.std is None else x * _channels(self.std, x) + _channels(self.mean or (0.0,), x)
@@ -87,7 +90,10 @@ class Resolved:
 
     def _check_classes(self, target: Tensor, classes: Any) -> None:
         if classes is None:
-            raise InputError(f"expected classes=K, since {self.name!r} mixes integer labels, but got none")
+            raise InputError(
+                f"expected the number of classes, since {self.name!r} mixes integer labels, but got none; "
+                "pass classes=K"
+            )
         whole("classes", int(classes) if isinstance(classes, np.integer) else classes, minimum=2)
         if target.device.type != "cpu" or not target.numel():  # reading values would make a GPU wait at every step
             return
@@ -138,9 +144,14 @@ def resolve(
         for term in value.terms
     )
     options = {key: option for key, option in options.items() if option is not None}
-    for key in options.keys() - {*OPTIONS}:
-        told = f"expected {', '.join(OPTIONS)} beside the method, but got {key}"
-        raise InputError(f'{told}; a parameter belongs into its text, as in "rcad(alpha=0.5)"')
+    for key, option in options.items():
+        owners = [name for name, values in value.recipe if key in dict(values)]
+        if key not in OPTIONS and owners:
+            raise InputError(
+                f"expected {', '.join(OPTIONS)} beside the method, but got {key}={option!r}; "
+                f'write it into the method\'s text: "{owners[-1]}({key}={option})"'
+            )
+        one_of("an option beside the method", key, OPTIONS)
     criterion = Criterion(chosen, terms, **options, watch=True)
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
@@ -152,7 +163,10 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
     elif isinstance(given, str):
         value = Method.parse(given)
     else:
-        raise InputError(f'expected a method such as "rcad", a Method or a Criterion, but got {type(given).__name__}')
+        raise InputError(
+            'expected a method such as "rcad(alpha=0.5, lam=0.1)", a Method or a Criterion, '
+            f"but got {type(given).__name__}"
+        )
     parameters = {key: parameter for key, parameter in (parameters or {}).items() if parameter is not None}
     rows = [(name, dict(values)) for name, values in value.recipe]
     for key, parameter in parameters.items():
@@ -160,8 +174,10 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
         owners = [values for values in owners if values[key] == AUTO] or owners
         if len(owners) != 1:
             names = " and ".join(name for name, values in rows if key in values) or "no part of it"
-            told = f"expected {key}={parameter!r} to belong to one part of {value.name!r}, but it belongs to {names}"
-            raise InputError(f"{told}; write it into the method's text")
+            raise InputError(
+                f"expected {key}={parameter!r} to belong to one part of {value.name!r}, but it belongs to {names}; "
+                "write it into the method's text"
+            )
         owners[0][key] = parameter
     return compose(*(method(name, **values) for name, values in rows)) if parameters else value
 

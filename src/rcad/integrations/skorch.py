@@ -74,7 +74,10 @@ def likelihood_of(criterion: nn.Module) -> Likelihood | None:
         if isinstance(value, Tensor) or value not in (None, 0.0, "mean", "none"):
             setting = f"a {name}" if isinstance(value, Tensor) else f"{name}={value}"
             hint = f"; {INSTEAD[name]}" if name in INSTEAD else ""
-            raise InputError(f"expected a plain {type(criterion).__name__}, but got {setting}{hint}")
+            raise InputError(
+                f"expected a plain {type(criterion).__name__}, whose place the method takes in training, "
+                f"but got {setting}{hint}"
+            )
     if isinstance(criterion, GaussianLoss):
         return criterion.likelihood
     if isinstance(criterion, nn.MSELoss):
@@ -111,7 +114,10 @@ def check_net(net: Any, mixin: type) -> None:
         classes = order if name in ("get_loss", "infer") else behind
         owner = next((kind for kind in classes if name in vars(kind) and kind not in OWN), None)
         if owner is not None and (name != "train_step" or net.accumulate > 1):
-            raise InputError(f"expected skorch's own {name}, but got {owner.__name__}.{name}; {instead}")
+            raise InputError(
+                f"expected skorch's own {name}, whose place the method takes in training, but got "
+                f"{owner.__name__}.{name}; {instead}"
+            )
 
 
 KEPT = "rcad_state"

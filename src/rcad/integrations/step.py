@@ -94,10 +94,14 @@ def check_call(model: Model, x: Inputs) -> None:
     try:
         signature.bind(**x) if isinstance(x, Mapping) else signature.bind(x)
     except TypeError:
-        wanted = f"the keywords {', '.join(map(str, x))}" if isinstance(x, Mapping) else "one tensor"
-        takes = f"{type(model).__name__}.forward to take {wanted}, but it takes ({', '.join(signature.parameters)})"
-        cure = "give x as a mapping by these names, and input_key= for the one to perturb"
-        raise InputError(f"expected {takes}; {cure}") from None
+        wanted, cure = "one tensor", "give x as a mapping by these names, and input_key= for the one to perturb"
+        if isinstance(x, Mapping):
+            wanted = f"the keywords {', '.join(map(str, x))}, into which a mapping is spread"
+            cure = "give it these arguments"
+        raise InputError(
+            f"expected {type(model).__name__}.forward to take {wanted}, but it takes "
+            f"({', '.join(signature.parameters)}); {cure}"
+        ) from None
 
 
 def _usable(value: Any) -> Any:

@@ -71,8 +71,9 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         if not isinstance(method, Criterion):
             method, options["likelihood"] = as_method(method), likelihood_of(self.criterion)
             if method.likelihood is not None and options["likelihood"] != Categorical():
-                told = f"from the criterion or from the method {method.name!r}, but got both"
-                raise InputError(f"expected the label smoothing {told}")
+                raise InputError(
+                    f"expected the label smoothing from the criterion or from the method {method.name!r}, but got both"
+                )
             if (mean is None) != (std is None):
                 raise InputError("expected both mean and std, or neither, but got only one of them")
             if std is None:

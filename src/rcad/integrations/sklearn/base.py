@@ -46,12 +46,14 @@ PLAIN = {
     "multilabel_": (bool, None),
 }
 """Fitted attributes that are JSON as they are, and their kinds."""
+FORMER = dict.fromkeys(("center_", "scale_"), (float, None))
+"""The same of estimators with one target, in files of before there could be several."""
 _META = {
     "parameters": dict,
     "sizes": [int],
     "columns": dict,
     "method": dict,
-    "fitted": PLAIN,
+    "fitted": {**PLAIN, **FORMER},
     "arrays": {str: [object]},
 }
 
@@ -115,8 +117,10 @@ class TableNetwork(BaseEstimator):  # type: ignore[misc]
         check_parameters(self, streaming)
         fresh = not (hasattr(self, "network_") and (streaming or self.warm_start))
         if not fresh and self._hidden() != self.network_.sizes[1:-1]:
-            told = f"expected hidden_layer_sizes={self.network_.sizes[1:-1]} to go on, but got {self._hidden()}"
-            raise InputError(f"{told}; begin anew with warm_start=False or a clone")
+            raise InputError(
+                f"expected hidden_layer_sizes={self.network_.sizes[1:-1]} to go on training, but got {self._hidden()}; "
+                "begin anew with warm_start=False or a clone"
+            )
         table, y = tables.read(self, X, y, categorical=None if fresh else tables.categorical_of(self.columns_))
         y = self._target(y)
         count = len(y)
@@ -271,7 +275,7 @@ class TableNetwork(BaseEstimator):  # type: ignore[misc]
         try:
             meta = shaped("the state", header, _META)
             self = cls(**{name: _value(name, value) for name, value in meta["parameters"].items()})
-            for name in PLAIN.keys() & header["fitted"].keys():
+            for name in {*PLAIN, *FORMER} & header["fitted"].keys():
                 setattr(self, name, meta["fitted"][name])
             for name in {*ARRAYS} & meta["arrays"].keys():
                 values, dtype = meta["arrays"][name]
@@ -311,9 +315,13 @@ def check_parameters(estimator: Any, streaming: bool) -> None:
         raise InputError("expected validation_fraction above 0 beside early_stopping=True, but got 0; try 0.1")
     check_device(estimator.device)
     if streaming and estimator.early_stopping:
-        raise InputError("expected early_stopping=False with partial_fit, but got True; hold rows out yourself")
+        raise InputError(
+            "expected early_stopping=False with partial_fit, but got True; use fit, or hold rows out yourself"
+        )
     if streaming and isinstance(getattr(estimator, "class_weight", None), str):
-        raise InputError("expected class_weight=None or a dict with partial_fit, but got 'balanced'")
+        raise InputError(
+            "expected class_weight=None or a dict with partial_fit, but got 'balanced'; give the weights by class"
+        )
 
 
 def check_device(device: Any) -> None:
@@ -332,8 +340,9 @@ def _read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     message = f"expected an estimator saved by rcad in {path}"
     try:
         with safe_open(str(path), framework="pt") as file:
-            meta = json.loads((file.metadata() or {}).get("rcad", "null"))
+            header = (file.metadata() or {}).get("rcad")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        meta = json.loads(header or "null")
     except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"{message}, but got: {error}") from None
     if not isinstance(meta, dict) or "weights" not in tensors:

@@ -184,7 +184,9 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
             return torch.from_numpy(y).to(dtype)
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
-            raise InputError(f"expected one of {self._classes} classes that are known, but got {unknown.tolist()[0]!r}")
+            raise InputError(
+                f"expected labels among the {self._classes} classes known, but got {unknown.tolist()[0]!r}"
+            )
         return torch.from_numpy(np.searchsorted(self.classes_, y).astype(np.int64))
 
     def _class_weight(self, y: Array, classes: Array | None) -> Array | None:
@@ -198,7 +200,9 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
             return balanced
         if not isinstance(weights, dict):
             got = repr(weights) if isinstance(weights, str) else type(weights).__name__
-            raise InputError(f"expected class_weight to be None, 'balanced' or a dict by class, but got {got}")
+            raise InputError(
+                f"expected class_weight to be None, 'balanced' or a dict of weights by class, but got {got}"
+            )
         for label, value in weights.items():
             finite(f"class_weight of {label!r}", value, minimum=0.0)
         labels = (np.unique(y) if classes is None else classes).tolist()

@@ -62,7 +62,9 @@ def _fitting(method: Method, classes: int, several: bool) -> Method:
         method = compose(bernoulli(), method) if method.likelihood is None else method
         parts = [method.likelihood, *(term.likelihood for term in method.terms)]
         if not all(part is None or isinstance(part, Bernoulli) for part in parts):
-            raise InputError(f"expected a method for several yes/no labels each, but got {method.name!r}")
+            raise InputError(
+                f"expected a method for several yes/no labels each, but got {method.name!r}; choose another"
+            )
     else:
         method = match_targets(method, classes)
     images = [step for step in method.augment if not isinstance(step, Mixup)]
@@ -81,7 +83,10 @@ def distance_of(method: Method) -> float | None:
 def measured_alpha(x: Tensor, y: Tensor, weight: Tensor | None) -> float:
     """`suggest_alpha`, with each example counted by its weight."""
     if bool((y == y[0]).all()):
-        raise InputError("expected two or more classes in the first rows, but got one; give alpha a number")
+        raise InputError(
+            "expected two or more classes in the first rows to measure alpha, but got one; give alpha a number, or "
+            "begin with rows of several classes"
+        )
     generator = torch.Generator(x.device).manual_seed(0)
     if weight is None or len(x) > SAMPLE:
         alpha = suggest_alpha(x, y, generator=generator)
@@ -106,9 +111,13 @@ def _filled(
         raise InputError(f"expected a method with a parameter {key} of its step, but got {names}; leave {key}=None")
     for said in (dict(values).get(key, value) for name, values in written if name in owners):
         if said != value:
-            raise InputError(f"expected {key} once, but got {key}={said} in the text and {key}={value:g} beside it")
-    new = {key: float(value)}
-    return method_rows([(name, {**dict(values), **new} if name in owners else values) for name, values in rows])
+            raise InputError(
+                f"expected {key} once, but got {key}={said} in the text of the method and {key}={value:g} beside it; "
+                f"leave one out"
+            )
+    return method_rows(
+        [(name, {**dict(values), key: float(value)} if name in owners else values) for name, values in rows]
+    )
 
 
 def _takes(name: str, key: str) -> bool:

@@ -203,7 +203,9 @@ class OneNetwork(Group):
         if growth is None or not growth.due(epoch):
             return
         if self.shares is not None:
-            raise InputError(f"expected no weights with {self.whole.name!r}, which adds examples that have none")
+            raise InputError(
+                f"expected no weights with {self.whole.name!r}, which adds examples that have none; leave them out"
+            )
         x, y = self.train.x[0], self.train.y[0]
         generator = torch.Generator(x.device).manual_seed(derived(self.seed, "growth", epoch))
         new = growth.grow(self.model.module(0), x, y, self.whole.likelihood or Categorical(), generator=generator)

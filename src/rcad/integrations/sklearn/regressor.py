@@ -126,8 +126,10 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
         if values.ndim != 2 or values.shape[1] == 1:
             values = column_or_1d(values, warn=True)
         if np.abs(values).max() >= LARGEST:
-            most = np.abs(values).max()
-            raise InputError(f"expected targets below {LARGEST:g}, but got {most:g}; change their unit")
+            raise InputError(
+                f"expected targets below {LARGEST:g}, so that their squares are finite, but got "
+                f"{np.abs(values).max():g}; change their unit"
+            )
         return values
 
     def _learn_target(self, y: Array, weight: Array | None, classes: Array | None, *, dropped: bool) -> None:
@@ -142,5 +144,7 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
     def _encoded(self, y: Array, dtype: torch.dtype) -> Tensor:
         if y.shape[1:] != np.shape(self.center_):
             before = f"{np.size(self.center_)} targets" if np.ndim(self.center_) else "one target"
-            raise InputError(f"expected {before} for each row as before, but got shape {y.shape}; begin anew with fit")
+            raise InputError(
+                f"expected {before} for each row as before, but got a shape of {y.shape}; begin anew with fit"
+            )
         return torch.from_numpy((y - self.center_) / self.scale_).to(dtype)

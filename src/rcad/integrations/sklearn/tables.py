@@ -143,7 +143,10 @@ def _bounded(numbers: Array, x: Any, places: Any) -> Array:
         j = list(places)[int(np.argmax(large))]
         name = x.columns[j] if hasattr(x, "columns") else j
         most = np.nanmax(np.abs(numbers[:, int(np.argmax(large))]))
-        raise InputError(f"expected numbers below {LARGEST:g}, but column {name!r} holds {most:g}; change its unit")
+        raise InputError(
+            f"expected numbers below {LARGEST:g}, so that their squares are finite, but column {name!r} holds "
+            f"{most:g}; change its unit"
+        )
     return numbers
 
 
