@@ -19,7 +19,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli import SIGNALS, USUAL, end, reason_said
@@ -178,10 +177,10 @@ def _command(names: tuple[str, ...]) -> Any:
     """The tree of commands, cached for processes that call `run` several times."""
     import typer
 
-    from rcad.cli.options import plain_switches
+    from rcad.cli.options import adapted
 
     command = typer.main.get_command(make(names))
-    plain_switches(command)
+    adapted(command)
     return command
 
 
@@ -193,9 +192,9 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
     message: str = error.format_message().rstrip(". ")
     if match := _NO_NUMBER.search(message):
         name, kind = match[1], "a whole number" if match[2] == "integer" else "a number"
-        values = [b for a, b in pairwise(arguments) if a == name]
-        values += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
-        return f"expected {name} to be {kind}, but got {', '.join(map(shown, values))}"
+        from rcad.cli.options import given
+
+        return f"expected {name} to be {kind}, but got {', '.join(map(shown, given([name], arguments)))}"
     if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
         return f"expected {match[1]}, but it is missing"
     if match := re.match(r"No such command '(.*?)'", message):
