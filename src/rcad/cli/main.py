@@ -197,6 +197,9 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
         return f"expected {name} to be {kind}, but got {', '.join(map(shown, given([name], arguments)))}"
     if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
         return f"expected {match[1]}, but it is missing"
+    if match := re.match(r"Got unexpected extra arguments? \((.*)\)", message):
+        hint = f"; did you mean --data {match[1]}?" if arguments[0] in ("train", "compare", "tune") else ""
+        return f"expected options, but got {match[1]!r}{hint}"
     if match := re.match(r"No such command '(.*?)'", message):
         near = difflib.get_close_matches(match[1], error.ctx.command.commands, n=1)
         return f"expected a command, but got {match[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")

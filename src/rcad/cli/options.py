@@ -73,7 +73,7 @@ JOIN = option(
 YES = option("--yes -y", "Remove them.", False)
 FORCE = option("--force", "Replace a file that is there.", False)
 QUIET = option("--quiet -q", "Print only the final line.", False)
-REPAIR = option("--repair", "Make damaged files again; what they were stays beside as NAME.aside.", False)
+REPAIR = option("--repair", "Rebuild damaged files; the old ones are kept as NAME.aside.", False)
 DEVICE = option("--device auto|cpu|cuda", "Where to compute; cuda:1 is the second GPU.", "auto", check=_check_device)
 TRACK = option("--track A,B,..", "Log to wandb, mlflow or tensorboard, e.g. --track wandb,mlflow.")
 MINUTES = option(
@@ -313,7 +313,7 @@ HELP = about(
     [
         "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
         """Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
-        unexpected; 2 the input needs fixing, and one line on stderr says how; 130 and 143 interrupted.""",
+        unexpected; 2 the input needs fixing, or runs are left, and one line on stderr says what to do; 130 and 143 interrupted.""",
     ],
     [
         "rcad demo",

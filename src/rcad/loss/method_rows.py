@@ -78,7 +78,11 @@ def parse_method(text: str) -> Rows:
         rows = [_parsed_row(part) for part in _summands(body)]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         short = repr(text if len(text) <= 60 else text[:57] + "...")
-        advice = "write lam for lambda" if "lambda" in text else "see: rcad methods list"
+        advice = "see: rcad methods list"
+        if "lambda" in text:
+            advice = "write lam for lambda"
+        elif re.fullmatch(r"\w+(\s*,\s*\w+)+", text):
+            advice = "name one; rcad compare --methods takes several"
         raise InputError(
             f"expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got {short}; {advice}"
         ) from None
