@@ -27,7 +27,7 @@ def predict(
     data: Path = option("--data FILE|DIR", "A folder with images, an image, or a table.", ...),
     out: Path = option("--out FILE", "The CSV file to write.", Path("predictions.csv")),
     coverage: float = option("--coverage P", "Probability that an interval contains the regression target.", 0.9),
-    skip_bad: bool = option("--skip-bad", "Leave out unreadable images, and count them.", False),
+    skip_bad: bool = options.SKIP_BAD,
     runs: Path = options.RUNS,
     device: str = options.DEVICE,
     as_json: bool = options.JSON,

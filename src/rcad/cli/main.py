@@ -197,7 +197,7 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
         return f"expected {name} to be {kind}, but got {', '.join(map(shown, given([name], arguments)))}"
     if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
         return f"expected {match[1]}, but it is missing"
-    if match := re.match(r"Got unexpected extra arguments? \((.*)\)", message):
+    if match := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):
         hint = f"; did you mean --data {match[1]}?" if arguments[0] in ("train", "compare", "tune") else ""
         return f"expected options, but got {match[1]!r}{hint}"
     if match := re.match(r"No such command '(.*?)'", message):

@@ -313,7 +313,8 @@ HELP = about(
     [
         "Train with RCAD (Reducing Confidence along Adversarial Directions) and every method it was compared with.",
         """Every command's --help has examples. Exit codes: 0 done; 1 a run diverged, a check failed or something
-        unexpected; 2 the input needs fixing, or runs are left, and one line on stderr says what to do; 130 and 143 interrupted.""",
+        unexpected; 2 the input needs fixing, or runs are left, and one line on stderr says what to do; 130 and 143
+        interrupted.""",
     ],
     [
         "rcad demo",

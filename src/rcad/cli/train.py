@@ -102,8 +102,8 @@ def train(
     data list), a file or a folder; cifar100[:2000] is a subset. --recipe few-labels is for a few thousand labelled
     images or fewer, and needs no --method. On a GPU several seeds train side by side; --devices 0,1 gives each of two
     GPUs its own seeds, or half of every batch of a single run. Seeds that another process is training are left to it.
-    --executor ray://HOST:6379 trains on a Ray cluster. --track logs every run, finished ones too, to wandb,
-    mlflow or tensorboard. Exit code 1: a run diverged; 2: runs are left (--minutes, another process), or the input is wrong.
+    --executor ray://HOST:6379 trains on a Ray cluster. --track logs every run, finished ones too, to wandb, mlflow or
+    tensorboard. Exit code 1: a run diverged; 2: runs are left (--minutes, another process), or the input is wrong.
 
     rcad train --data digits --method rcad --epochs 3
     rcad train --data digits --method erm --seeds 3 --epochs 3
