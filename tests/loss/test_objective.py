@@ -74,8 +74,13 @@ def test_a_measure_of_ones_own_gives_one_number_per_example(keep: bool) -> None:
         Term("own", of_the_batch).mean(Categorical(), torch.ones(4, 3), torch.zeros(4).long(), None)
 
 
+THREE = "measure of the term 'a' to take (likelihood, output, target), but got"
 test_wrong_terms_are_named = refusals(
     (lambda: Term(""), "non-empty string"),
+    (lambda: Term("a", lambda output: output), f"{THREE} <lambda>(output); give it these three arguments"),
+    (lambda: Term("a", lambda a, b, c, d: a), f"{THREE} <lambda>(a, b, c, d)"),
+    (lambda: Term("a", lambda a, b, *, target: a), f"{THREE} <lambda>(a, b, *, target)"),
+    (lambda: Term("a", lambda *a: 1.0).values(Categorical(), OUTPUT, LABELS), "of 6 examples, but got 1.0; sum"),
     (lambda: Term("a", "entropy"), "expected measure to be one of nll, negative_entropy"),
     (lambda: Term("a", weight=float("nan")), "expected weight to be a finite number"),
     (lambda: Term("a", every=0), "expected every to be a whole number >= 1"),

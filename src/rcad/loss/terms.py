@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Literal, NamedTuple
 
 from torch import Tensor
 
-from rcad.errors import InputError, Value, finite, html_table, one_of, whole
+from rcad.errors import InputError, Value, finite, html_table, one_of, shown, whole
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.method_rows import AUTO
 from rcad.loss.perturbations import Perturbation
@@ -88,7 +89,9 @@ class Term(Value):
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
             raise InputError(f"expected a term's name to be a non-empty string, but got {self.name!r}")
-        if not callable(self.measure):
+        if callable(self.measure):
+            _check_arguments(self.name, self.measure)
+        else:
             one_of("measure", self.measure, MEASURES)
         finite("weight", self.weight)
         whole("every", self.every, minimum=1)
@@ -99,10 +102,11 @@ class Term(Value):
         if not callable(self.measure):
             return MEASURES[self.measure](self.likelihood or likelihood, output, target)
         values = self.measure(self.likelihood or likelihood, output, target)
-        if values.shape != output.shape[:1]:
+        if not isinstance(values, Tensor) or values.shape != output.shape[:1]:
+            got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else shown(values)
             raise InputError(
                 f"expected the measure of the term {self.name!r} to give one number for each of {len(output)} "
-                f"examples, but got shape {tuple(values.shape)}; sum over all dimensions but the first"
+                f"examples, but got {got}; sum over all dimensions but the first"
             )
         return values
 
@@ -113,6 +117,21 @@ class Term(Value):
         values = self.values(likelihood, output, target)
         weighted = values if weight is None else weight.to(values.dtype) * values
         return weighted.mean() if runs == 1 else weighted.view(-1, runs).mean(0)
+
+
+def _check_arguments(name: str, measure: Measure) -> None:
+    """Whether a measure of the user's own can be called as `Term.values` does."""
+    try:
+        form = signature(measure)
+    except ValueError:  # a builtin may say nothing of what it takes
+        return
+    try:
+        form.bind("likelihood", "output", "target")
+    except TypeError:
+        raise InputError(
+            f"expected the measure of the term {name!r} to take (likelihood, output, target), but got "
+            f"{getattr(measure, '__name__', type(measure).__name__)}{form}; give it these three arguments"
+        ) from None
 
 
 class Losses(NamedTuple):
