@@ -106,13 +106,6 @@ test_wrong_calls_are_named = refusals(
 )
 
 
-def test_it_prints_what_it_does() -> None:
-    assert repr(RCAD(0.5, 0.1)) == (
-        "RCAD(Categorical(), [Term(name='nll'), Term(name='rcad', measure='negative_entropy', weight=0.1, "
-        "where=GradientStep(alpha=0.5, loss='plain'))])"
-    )
-
-
 class Net(nn.Module):
     """With BatchNorm; one of its passes, forward or backward, may fail."""
 

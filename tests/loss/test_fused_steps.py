@@ -19,7 +19,6 @@ from fused_cases import (
     STEP,
     Case,
     LoudScaler,
-    assert_equal_steps,
     batch,
     deep_norm_net,
     take,
@@ -42,19 +41,6 @@ def test_what_made_the_input_learns_from_the_clean_pass(name: str, options: str)
     assert_same_state(tables[0], tables[1], rtol=1e-9, atol=1e-12)
     learns = any(term.where is None for term in case.terms)
     assert (tables[1][0][0].weight.grad is not None) == learns
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_frozen_layers_stay_without_gradients(name: str) -> None:
-    x, y, raw = batch()
-
-    def partly() -> nn.Module:
-        net = deep_norm_net()
-        net[0].requires_grad_(False)
-        net[1].requires_grad_(False).eval()
-        return net
-
-    assert_equal_steps(CASES[name], partly, x, y, **raw)
 
 
 def from_a_graph(kind: str, table: nn.Module, x: Tensor, y: Tensor) -> tuple[Any, Tensor, dict[str, Any]]:

@@ -169,10 +169,3 @@ test_wrong_values_are_named = refusals(
     (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
     (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
 )
-
-
-def test_values_print_compare_and_hash() -> None:
-    assert repr(GradientStep(0.5, "linf", (0.0, 1.0))) == "GradientStep(alpha=0.5, norm='linf', bounds=(0.0, 1.0))"
-    assert GradientStep(0.5) == GradientStep(0.5)
-    assert len({GradientStep(0.5), GradientStep(0.5), GradientStep(0.6)}) == 2
-    assert eval(repr(GradientStep(0.5, steps=4))) == GradientStep(0.5, steps=4)
