@@ -166,29 +166,6 @@ def test_a_text_s_mask_does_not_touch_an_image() -> None:
     torch.testing.assert_close(both, Objective(net, terms=RCAD_TERMS)(x, y).total)
 
 
-def test_no_grad_gives_the_value_without_a_graph() -> None:
-    net, (x, y) = smooth_net(), images()
-    objective = Objective(net, terms=RCAD_TERMS)
-    expected = objective(x, y).total.detach()
-    with torch.no_grad():
-        losses = objective(x, y)
-    torch.testing.assert_close(losses.total, expected)
-    assert not losses.total.requires_grad
-
-
-def test_autocast_computes_the_loss_in_full_precision() -> None:
-    nets, (x, y) = [norm_net(), norm_net()], images()
-    with torch.autocast("cpu", dtype=torch.float16):
-        losses = Objective(nets[0], terms=RCAD_TERMS)(x, y)
-    exact = Objective(nets[1], terms=RCAD_TERMS)(x, y)
-    assert losses.total.dtype == torch.float32
-    assert losses.output.dtype == torch.float16
-    torch.testing.assert_close(losses.total, exact.total, rtol=5e-3, atol=5e-3)
-    for result in (losses, exact):
-        result.total.backward()
-    assert_same_state(*nets, rtol=5e-2, atol=5e-3)
-
-
 def test_every_counts_the_calls_unless_told_the_step() -> None:
     net, (x, y) = smooth_net(), images()
     terms = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=3))

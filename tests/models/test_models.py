@@ -239,13 +239,6 @@ def test_state_dict_round_trip(tmp_path: Path, wrap: str | None, prefix: str) ->
     assert equal(state(source), state(target))
 
 
-def test_safetensors_round_trip_through_build(tmp_path: Path) -> None:
-    source = net(1)
-    save_file(state(source), tmp_path / "w.safetensors")
-    target = build("resnet18", num_outputs=3, in_shape=(3, 8, 8), width=4, weights=tmp_path / "w.safetensors")
-    assert equal(state(source), state(target))
-
-
 def test_files_of_other_programs_may_lack_statistics_and_counters(tmp_path: Path) -> None:
     source, target = net(1), net(2)
     load(target, {k: v for k, v in state(source).items() if "normalize" not in k and "num_batches" not in k}, tmp_path)
