@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 
 from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
-from rcad.loss.method_rows import label, rows_to_plain
+from rcad.loss.method_rows import rows_to_plain
 from rcad.loss.methods import Method
 from rcad.runs.config import SECTIONS, DataConfig, OptimConfig, RunConfig
 from rcad.runs.configure import configure, default_recipe, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
 from rcad.train.one_gpu import can_join, can_share
-from rcad.train.scheduler import canonical_config
 from runs.conftest import CONFIG
 
 GOOD = {"data": {"name": "digits"}, "model": {}, "optim": {"lr": 0.1}, "train": {"epochs": 10, "batch_size": 32}}
@@ -120,26 +119,6 @@ def test_a_recipe_fills_what_is_not_given():
     plain = {"recipe": "paper", "data": {"name": "cifar10"}, "method": {"name": "rcad"}, "optim": {"clip": "none"}}
     expected = RECIPES["paper"].config("cifar10", [("rcad", ())])
     assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
-
-
-def test_a_changed_default_has_ids_of_its_own_and_old_ids_mean_what_they_meant():
-    """Rows written before leave it out, as they did; new rows say it, whichever value they have."""
-    values = {"alpha": 1.0, "lam": 0.1}
-    direction = ("direction", "training", "plain")
-    for name, rows, old, (parameter, before, now) in (
-        ("released", [("rcad", values)], "4168755db2c975dd", ("jitter", 0.01, 0.0)),
-        ("paper", [("label_smoothing", {"eps": 0.6}), ("rcad", values)], "c8cd3963b336e987", direction),
-        ("paper", [("label_smoothing", {}), ("rcad_text", values)], "cd650b5e8ba39c86", direction),
-    ):
-        new = RECIPES[name].config("cifar100[:2000]", rows, seed=7)
-        assert dict(new.method[-1][1])[parameter] == now
-        written = replace(new, method=(*new.method[:-1], (new.method[-1][0], values)))
-        explicit = replace(new, method=(*new.method[:-1], (new.method[-1][0], {**values, parameter: before})))
-        assert config_id(written) == old
-        assert len({config_id(canonical_config(one)) for one in (written, new, explicit)}) == 3
-        meant = [Method.from_dict({"methods": rows_to_plain(one.method)}) for one in (written, explicit)]
-        assert meant[0] == meant[1]
-        assert label(written.method) == label(explicit.method)
 
 
 def test_equal_configs_have_equal_ids():

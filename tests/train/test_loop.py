@@ -147,16 +147,6 @@ def test_accumulation_equals_the_bigger_batch() -> None:
     same_parameters(whole_run(settings).model, whole_run(halves).model, rtol=1e-4, atol=1e-6)
 
 
-def test_the_best_epoch_is_kept() -> None:
-    run = trainer(config(epochs=6))
-    run.fit()
-    by_hand = max(run.rows, key=lambda row: (row["val_accuracy"], -row["val_nll"]))
-    assert run.best_epoch == by_hand["epoch"]
-    run.restore_selected()
-    now = measure(run.selected, run.problem, *run.problem.val)
-    assert now["nll"] == by_hand["val_nll"]
-
-
 def test_patience_ends_a_run_early() -> None:
     run = trainer(config(epochs=50, patience=2, optim=replace(STEPS, lr=1e-12)))
     assert run.fit() == "done"
