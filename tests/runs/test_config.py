@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
-from rcad.loss.method_rows import rows_to_plain
-from rcad.loss.methods import Method
 from rcad.runs.config import SECTIONS, DataConfig, OptimConfig, RunConfig
 from rcad.runs.configure import configure, default_recipe, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
@@ -306,13 +304,6 @@ def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not():
     assert values("paper") == {"alpha": 0.5, "lam": 0.02}
     assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
     assert values(None) == values("small") == {"alpha": "auto", "lam": "auto"}
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_recipe_composes(recipe):
-    for method in ("rcad", "erm", "mixup", "label_smoothing"):
-        rows = RECIPES[recipe].config("digits", [(method, ())]).method
-        assert Method.from_dict({"methods": rows_to_plain(rows)}).terms
 
 
 def test_the_protocol_follows_the_data():
