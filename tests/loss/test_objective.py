@@ -144,17 +144,6 @@ def test_a_text_s_mask_does_not_touch_an_image() -> None:
     torch.testing.assert_close(both, Objective(net, terms=RCAD_TERMS)(x, y).total)
 
 
-def test_every_counts_the_calls_unless_told_the_step() -> None:
-    net, (x, y) = smooth_net(), images()
-    terms = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=3))
-    objective = Objective(net, terms=terms)
-    assert ["rcad" in objective(x, y).parts for _ in range(5)] == [True, False, False, True, False]
-    assert ["rcad" in objective(x, y, step=s).parts for s in (3, 4, 6)] == [True, False, True]
-    due, every_step = objective(x, y, step=0), Objective(net, terms=RCAD_TERMS)(x, y)
-    gap = every_step.total - every_step.parts["nll"]
-    torch.testing.assert_close(due.total - due.parts["nll"], 3 * gap)
-
-
 WRONG: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
     "expected finite inputs": lambda x, y: (x.index_fill(0, torch.tensor([1]), float("nan")), y),
     "but x holds NaN or inf": lambda x, y: (x / 0, y),

@@ -63,13 +63,6 @@ def test_x_moves_by_alpha_and_no_further(where: Any) -> None:
         assert 0 <= moved.min() <= moved.max() <= 1
 
 
-def test_the_loss_rises_along_the_way_and_more_steps_climb_higher() -> None:
-    net, (x, y) = smooth_net(), images(64)
-    ways = GradientStep(0.0), GradientStep(2.0), GradientStep(2.0, steps=8), ProjectedAscent(2.0, steps=20)
-    still, once, several, ascent = (Categorical().nll(net(way(net, x, y)), y).mean().item() for way in ways)
-    assert still < once < min(several, ascent)
-
-
 def test_the_direction_does_not_depend_on_the_batch() -> None:
     net, (x, y) = smooth_net().double(), images(6, dtype=torch.float64)
     together = GradientStep(0.5)(net, x, y)
