@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
-from rcad.runs.config import SECTIONS, DataConfig, OptimConfig, RunConfig
+from rcad.runs.config import SECTIONS, OptimConfig, RunConfig
 from rcad.runs.configure import configure, default_recipe, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
@@ -119,18 +119,6 @@ def test_a_recipe_fills_what_is_not_given():
     assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
 
 
-def test_equal_configs_have_equal_ids():
-    same = [
-        replace(LEAN, optim=OptimConfig(lr=1e-1)),
-        replace(LEAN, data=DataConfig(name="digits", validation=1e-1)),
-        from_plain(dict(reversed(to_plain(LEAN).items()))),
-    ]
-    assert {config_id(one) for one in same} == {config_id(LEAN)}
-    whole = [replace(LEAN, method=[("rcad", {"alpha": a, "bounds": b})]) for a, b in ((1, (0, 1)), (1.0, (0.0, 1.0)))]
-    assert whole[0] == whole[1]
-    assert config_id(whole[0]) == config_id(whole[1])
-
-
 TEXTS = st.text(min_size=1).filter(lambda text: bool(text.strip()))
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "name")
 VALUES = st.recursive(
@@ -223,14 +211,6 @@ def test_text_becomes_the_declared_type(setting, section, key, value):
     result = getattr(getattr(override(CONFIG, [setting]), section), key)
     assert result == value
     assert type(result) is type(value)
-
-
-def test_nothing_else_changes():
-    expected = to_plain(CONFIG)
-    expected["train"]["epochs"] = 7
-    expected["seed"] = 9
-    assert to_plain(override(CONFIG, ["train.epochs=5", "seed=9", "train.epochs=7"])) == expected
-    assert override(CONFIG, []) == CONFIG
 
 
 @pytest.mark.parametrize(
