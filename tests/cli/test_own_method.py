@@ -173,7 +173,7 @@ def test_tables_take_it_run_by_run(done: Cli) -> None:
         ("own_code:demanding", "with no arguments, but got own_code.py:demanding(lam); give each parameter a default"),
         (
             "own_code:short",
-            "a function of (likelihood, output, target), but got own_code.py:two_arguments(output, target)",
+            "to take (likelihood, output, target), but got own_code.py:two_arguments(output, target)",
         ),
         ("own_code:left_open", "expected own_code:left_open to give alpha a number"),
         ("own_code:penalty(lamb=1)", "expected a parameter of own_code:penalty to be one of lam, but got 'lamb'"),

@@ -32,12 +32,34 @@ from rcad.loss.suggest_alpha import along_adversarial
 from small_nets import CLASSES, PassCounter, assert_same_state, gradients, images, norm_net, smooth_net
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+class Deaf(nn.Module):
+    """Detaches its input, and so trains at x."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = deep_norm_net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.net(x.detach())
+        return result
+
+
+def partly_frozen() -> nn.Module:
+    net = deep_norm_net()
+    net[0].requires_grad_(False)
+    net[1].requires_grad_(False).eval()
+    return net
+
+
+@pytest.mark.filterwarnings("ignore:the loss has a zero gradient")
+@pytest.mark.parametrize(
+    ("make", "options"), [*((deep_norm_net, options) for options in OPTIONS), (Deaf, "plain"), (partly_frozen, "plain")]
+)
 @pytest.mark.parametrize("name", CASES)
-def test_pass_by_pass_equals_one_graph(name: str, options: str) -> None:
+def test_pass_by_pass_equals_one_graph(name: str, make: Callable[[], nn.Module], options: str) -> None:
     x, y, raw = batch()
     before = x.clone()
-    assert_equal_steps(CASES[name], deep_norm_net, x, y, **raw, **OPTIONS[options])
+    assert_equal_steps(CASES[name], make, x, y, **raw, **OPTIONS[options])
     assert torch.equal(x, before)
     assert x.grad is None
 
@@ -169,23 +191,6 @@ def test_one_pass_is_given_the_tensor_itself() -> None:
     Criterion()(net, x, y)
     methods.confidence_penalty().criterion().backward(net, x, y)
     assert [tensor.data_ptr() == x.data_ptr() for tensor in inputs] == [True, True]
-
-
-class Deaf(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = deep_norm_net()
-
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.net(x.detach())
-        return result
-
-
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.filterwarnings("ignore:the loss has a zero gradient")
-def test_a_model_that_detaches_its_input_trains_at_x(name: str) -> None:
-    x, y, raw = batch()
-    assert_equal_steps(CASES[name], Deaf, x, y, **raw)
 
 
 @pytest.mark.parametrize("fused", [False, True])

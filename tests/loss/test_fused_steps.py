@@ -19,42 +19,12 @@ from fused_cases import (
     STEP,
     Case,
     LoudScaler,
-    assert_equal_steps,
     batch,
     deep_norm_net,
     take,
 )
 from rcad import Criterion, InputError, Term
-from small_nets import CLASSES, assert_same_state, gradients
-
-
-@pytest.mark.parametrize("options", ["plain", "all"])
-@pytest.mark.parametrize("name", SINGLE)
-def test_what_made_the_input_learns_from_the_clean_pass(name: str, options: str) -> None:
-    y, codes = batch()[1], torch.randn(7, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    tables, case = [], CASES[name]
-    for fused in (False, True):
-        torch.manual_seed(0)
-        table = nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8))).double()
-        net = deep_norm_net()
-        take(fused, case, net, table(codes), y, **OPTIONS[options])
-        tables.append(nn.ModuleList([table, net]))
-    assert_same_state(tables[0], tables[1], rtol=1e-9, atol=1e-12)
-    learns = any(term.where is None for term in case.terms)
-    assert (tables[1][0][0].weight.grad is not None) == learns
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_frozen_layers_stay_without_gradients(name: str) -> None:
-    x, y, raw = batch()
-
-    def partly() -> nn.Module:
-        net = deep_norm_net()
-        net[0].requires_grad_(False)
-        net[1].requires_grad_(False).eval()
-        return net
-
-    assert_equal_steps(CASES[name], partly, x, y, **raw)
+from small_nets import CLASSES, assert_same_state
 
 
 def from_a_graph(kind: str, table: nn.Module, x: Tensor, y: Tensor) -> tuple[Any, Tensor, dict[str, Any]]:
@@ -205,23 +175,3 @@ def test_graphs_are_kept_only_for_a_backward_that_follows(
     with torch.no_grad():
         Criterion(CASES[name].likelihood, CASES[name].terms).losses(deep_norm_net(), x, y)
     assert calls[-1:] == [False]
-
-
-@pytest.mark.parametrize("options", ["plain", "weights"])
-@pytest.mark.parametrize("name", CASES)
-def test_after_each_backward_its_gradients_can_be_taken_away(name: str, options: str) -> None:
-    case, (x, y, raw) = CASES[name], batch()
-    whole, parts = deep_norm_net(), deep_norm_net()
-    taken: list[dict[str, Tensor]] = []
-
-    def after() -> None:
-        taken.append(gradients(parts))
-        parts.zero_grad()
-
-    take(True, case, whole, x, y, **raw, **OPTIONS[options])
-    take(True, case, parts, x, y, after_pass=after, **raw, **OPTIONS[options])
-    groups = {(term.view, None if term.where is None else term.name) for term in case.terms}
-    assert len(taken) == len(groups)
-    for key, p in whole.named_parameters():
-        assert p.grad is not None
-        torch.testing.assert_close(sum(one[key] for one in taken if key in one), p.grad)

@@ -248,13 +248,6 @@ def test_a_method_is_a_table_of_its_parts_in_a_notebook() -> None:
     assert "<td>no parameters</td>" in methods.erm()._repr_html_()
 
 
-def test_parameters_are_part_of_the_value() -> None:
-    assert methods.rcad(0.5) != methods.rcad(1.0)
-    assert methods.rcad(alpha="auto", lam="auto") == methods.rcad() != methods.rcad("auto", 0.1)
-    assert method("rcad", alpha=1.0, lam=0.1) == methods.rcad(1.0, 0.1)
-    assert repr(methods.rcad_text(1.0, 0.1)) == "rcad_text(alpha=1.0, lam=0.1, direction='plain')"
-
-
 def test_the_methods_are_one_module_under_both_names() -> None:
     module = importlib.import_module("rcad.methods")
     assert module is methods is importlib.import_module("rcad.loss.methods")

@@ -100,16 +100,6 @@ def test_features_beside_logits_are_never_trained_for_them() -> None:
             call(TwoOutputs(), X, Y)
 
 
-def test_frozen_layers_use_the_batch_and_keep_their_averages() -> None:
-    net, (x, _) = norm_net(), images()
-    state = {name: value.clone() for name, value in net.state_dict().items()}
-    with frozen_batch_stats(net):
-        inside = net(x)
-    assert all(torch.equal(state[name], value) for name, value in net.state_dict().items())
-    assert torch.equal(net(x), inside)  # the same batch statistics as in an ordinary pass
-    assert net[1].num_batches_tracked == 1
-
-
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_it_nests_and_restores_after_an_exception(error: type[BaseException]) -> None:
     net = norm_net()

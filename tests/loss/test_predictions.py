@@ -15,7 +15,6 @@ from one_line import fails_in_one_line, refusals
 from predictions import cases
 from rcad import InputError
 from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
-from rcad.evaluate.regression import regression
 from rcad.loss.predictions import Check, ece, fetch, label_scores, log_confidence, reliability, value_scores, width_bins
 from rcad.train.task import scores
 
@@ -61,23 +60,6 @@ def test_confidence_that_rounds_to_one_still_ranks() -> None:
 
 
 CASES = cases()
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_engine_agrees_exactly(case: str) -> None:
-    output, y = CASES[case]
-    engine, evaluation = scores(output, y, None), classification(output, y)
-    assert set(engine) == {"accuracy", "nll", "brier"}
-    assert {name: evaluation[name] for name in engine} == engine
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_engine_agrees_exactly_on_values(dtype: torch.dtype) -> None:
-    output, y = torch.randn(999, 2, dtype=dtype), torch.randn(999, dtype=dtype)
-    output[:, 1] *= 20  # below the floor of the log-variance too
-    engine, evaluation = scores(output, y, 3.7), regression(output, y, 3.7)
-    assert set(engine) == {"nll", "rmse"}
-    assert {name: evaluation[name] for name in engine} == engine
 
 
 def test_nothing_is_checked_so_that_a_diverged_run_is_seen() -> None:

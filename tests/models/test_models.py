@@ -241,20 +241,6 @@ def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) ->
     assert equal(state(source), state(target))
 
 
-def test_safetensors_round_trip_through_build(tmp_path: Path) -> None:
-    source = net(1)
-    save_file(state(source), tmp_path / "w.safetensors")
-    target = build("resnet18", num_outputs=3, in_shape=(3, 8, 8), width=4, weights=tmp_path / "w.safetensors")
-    assert equal(state(source), state(target))
-
-
-def test_files_of_other_programs_may_lack_statistics_and_counters(tmp_path: Path) -> None:
-    source, target = net(1), net(2)
-    load(target, {k: v for k, v in state(source).items() if "normalize" not in k and "num_batches" not in k}, tmp_path)
-    assert torch.equal(target.get_buffer("normalize.mean"), torch.full((3,), 0.2))
-    assert torch.equal(target.get_parameter("fc.weight"), source.get_parameter("fc.weight"))
-
-
 def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source, target = net(1, num_outputs=7), net(2)
     before = state(target)
@@ -269,7 +255,8 @@ def test_colours_are_summed_for_grey_images(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, own_statistics: bool
 ) -> None:
     source = net(1).eval()
-    content = {key: value for key, value in state(source).items() if own_statistics or "normalize" not in key}
+    lacking = () if own_statistics else ("normalize", "num_batches")  # as files of other programs are
+    content = {key: value for key, value in state(source).items() if not any(word in key for word in lacking)}
     torch.save(content, tmp_path / "w.pt")
     grey: dict[str, Any] = {"num_outputs": 3, "in_shape": (1, 8, 8), "width": 4, "mean": (0.1,)}
     target = build("resnet18", **grey, weights=tmp_path / "w.pt").eval()

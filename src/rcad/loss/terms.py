@@ -52,7 +52,7 @@ MEASURES: dict[str, Measure] = {
 }
 
 
-def _check_arguments(measure: Measure) -> None:
+def _check_arguments(term: str, measure: Measure) -> None:
     """Raises where a function of the user's own does not take what a measure is called with."""
     try:
         arguments = signature(measure)
@@ -63,8 +63,10 @@ def _check_arguments(measure: Measure) -> None:
     except TypeError:
         code = getattr(measure, "__code__", None)
         name = shown(measure) if code is None else f"{os.path.relpath(code.co_filename)}:{code.co_name}"
-        told = f"expected a measure to be a function of (likelihood, output, target), but got {name}{arguments}"
-        raise InputError(told) from None
+        told = (
+            f"expected the measure of the term {term!r} to take (likelihood, output, target), but got {name}{arguments}"
+        )
+        raise InputError(f"{told}; give it these three arguments") from None
 
 
 WEIGHT, REAL_WEIGHT = 0.1, 0.3
@@ -106,7 +108,7 @@ class Term(Value):
         if not (isinstance(self.name, str) and self.name):
             raise InputError(f"expected a term's name to be a non-empty string, but got {self.name!r}")
         if callable(self.measure):
-            _check_arguments(self.measure)
+            _check_arguments(self.name, self.measure)
         else:
             one_of("measure", self.measure, MEASURES)
         finite("weight", self.weight)
@@ -118,10 +120,11 @@ class Term(Value):
         if not callable(self.measure):
             return MEASURES[self.measure](self.likelihood or likelihood, output, target)
         values = self.measure(self.likelihood or likelihood, output, target)
-        if values.shape != output.shape[:1]:
+        if not isinstance(values, Tensor) or values.shape != output.shape[:1]:
+            got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else shown(values)
             raise InputError(
                 f"expected the measure of the term {self.name!r} to give one number for each of {len(output)} "
-                f"examples, but got shape {tuple(values.shape)}; sum over all dimensions but the first"
+                f"examples, but got {got}; sum over all dimensions but the first"
             )
         return values
 

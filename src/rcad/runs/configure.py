@@ -8,7 +8,7 @@ from typing import Any
 
 from rcad.data.dataset import parse_spec
 from rcad.errors import InputError, did_you_mean, one_of
-from rcad.loss.method_rows import Defaults, parse_method, rows_to_plain, spelled
+from rcad.loss.method_rows import Defaults, parse_method, parse_value, rows_to_plain, spelled
 from rcad.runs.config import KEYS, SECTIONS, FieldType, RunConfig
 from rcad.runs.plain import from_plain, to_plain
 from rcad.runs.recipes import RECIPES
@@ -74,7 +74,7 @@ def override(config: RunConfig, settings: Iterable[str], *, methods: Defaults | 
         if key == "method":
             plain["method"] = rows_to_plain(spelled(parse_method(text)))
         elif key.startswith("method."):
-            _set_parameter(plain["method"], key, parse_any(text), methods)
+            _set_parameter(plain["method"], key, parse_value(text), methods)
         else:
             _set_field(plain, key, text)
     return from_plain(plain)
@@ -86,28 +86,14 @@ def _parsed(kind: FieldType, text: str) -> Any:
     if kind.optional and (not text or (text.lower() == "none" and "none" not in kind.choices)):
         return None
     if kind.many:
-        return [_parsed(FieldType(kind.base), item) for item in _items(text)]
+        inner = text[1:-1] if text[:1] + text[-1:] in ("[]", "()") else text
+        return [_parsed(FieldType(kind.base), item) for item in inner.split(",")] if inner.strip() else []
     if kind.base is bool:
         return _BOOLS.get(text.lower(), text)
     try:
         return kind.base(text)
     except ValueError:
         return text
-
-
-def parse_any(text: str) -> Any:
-    """The text as what it looks like: none, true, false, a number, a list with commas, else a text."""
-    text = text.strip()
-    if "," in text or _bracketed(text):
-        return [parse_any(item) for item in _items(text)]
-    if text.lower() in ("none", "true", "false"):
-        return {"none": None, "true": True, "false": False}[text.lower()]
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _set_field(plain: dict[str, Any], key: str, text: str) -> None:
@@ -138,12 +124,3 @@ def _set_parameter(rows: list[dict[str, Any]], key: str, value: Any, methods: De
 
 def _parameters(row: Mapping[str, Any], methods: Defaults | None) -> set[str]:
     return {key for key in row if key != "name"} | set((methods or {}).get(row["name"], ()))
-
-
-def _items(text: str) -> list[str]:
-    inner = text[1:-1] if _bracketed(text) else text
-    return [item.strip() for item in inner.split(",")] if inner.strip() else []
-
-
-def _bracketed(text: str) -> bool:
-    return text[:1] + text[-1:] in ("[]", "()")

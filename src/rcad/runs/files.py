@@ -4,7 +4,7 @@ A record is a JSON object that says what `kind` it is and by which `schema` it w
 `Kind`, once, at the border: behind it there are typed values.
 
 A file can tell whether it is what was written: an object carries the sha256 of its other members, a file of tensors in
-its header that of all its bytes, with zeros where the sum itself stands. Older files have no sum.
+its header that of all its bytes, with zeros where the sum itself stands. Older objects have no sum.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def write_sealed(path: Path, plain: Mapping[str, Any]) -> None:
 def seal_tensors(path: Path) -> None:
     """Put the sum of a file of tensors, in whose header NO_SUM stands, into that place."""
     with path.open("r+b") as file:
-        _, seal = _read_header(file)
+        seal = _find_seal(file)
         assert seal is not None
         total = _file_sum(file, seal)
         file.seek(8 + seal.start(1))
@@ -228,32 +228,16 @@ def seal_tensors(path: Path) -> None:
 
 
 def check_tensors(path: Path) -> None:
-    """Raises a ValueError unless each byte of a file of tensors is as it was written; of an older one, its length."""
+    """Raises a ValueError unless each byte of a file of tensors is as it was written."""
     with path.open("rb") as file:
-        header, seal = _read_header(file)
-        if seal is None:
-            _check_older(header, file.seek(0, os.SEEK_END))
-        elif seal[1] != _file_sum(file, seal):
+        seal = _find_seal(file)
+        if seal is None or seal[1] != _file_sum(file, seal):
             raise ValueError("its bytes are not those that were written")
 
 
-def _check_older(header: bytes, size: int) -> None:
-    """A file from before there were sums says nothing of one, and ends where its last tensor does."""
-    try:
-        plain = json.loads(header)
-        about = plain.pop("__metadata__", {})
-        has_sum = any("version" != name != "meta" for name in json.loads(about.get(KEY, "{}")))
-        end = 8 + len(header) + max(tensor["data_offsets"][1] for tensor in plain.values())
-    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-        raise ValueError("no header of tensors") from None
-    if has_sum or size != end:
-        raise ValueError("a checksum that was changed" if has_sum else "another length than its header says")
-
-
-def _read_header(file: BinaryIO) -> tuple[bytes, re.Match[bytes] | None]:
-    """The header of a file of tensors, behind the eight bytes of its length, and where its sum stands in it."""
-    header = file.read(min(int.from_bytes(file.read(8), "little"), _LONGEST_HEADER))
-    return header, _SUM_IN_HEADER.search(header)
+def _find_seal(file: BinaryIO) -> re.Match[bytes] | None:
+    """Where the sum stands in the header of a file of tensors, behind the eight bytes of the header's length."""
+    return _SUM_IN_HEADER.search(file.read(min(int.from_bytes(file.read(8), "little"), _LONGEST_HEADER)))
 
 
 def _file_sum(file: BinaryIO, seal: re.Match[bytes]) -> bytes:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from rcad.errors import InputError
-from rcad.loss.growth import FeatureAscent
+from rcad.loss.growth import FeatureAscent, ascend
 from rcad.loss.likelihoods import LOG_2PI, Categorical, Gaussian, Likelihood
 from rcad.loss.methods import Method
 from rcad.loss.objective import Loss
@@ -387,20 +387,12 @@ def grow(
     with_entropy = any(ascent.eta for ascent in growth)
 
     def ascended(start: Tensor, y: Tensor) -> Tensor:
-        rows = start.shape[:2]
-        with torch.no_grad():
-            anchor = model.features(start)
-        moved = start
-        for _ in range(first.steps):
-            moved = moved.detach().requires_grad_(True)
-            features = model.features(moved)
-            output = model.head(features).flatten(0, 1)
-            gain = likelihood.nll(output, y.reshape(-1)).view(rows) - gamma * (features - anchor).square().mean(2)
-            if with_entropy:
-                gain = gain + eta * likelihood.entropy(output).view(rows)
-            (gradient,) = torch.autograd.grad(gain.sum(), moved)
-            moved = moved.detach() + size[..., None] * gradient
-        return moved.detach()
+        def gain(output: Tensor, squares: Tensor) -> Tensor:
+            rows = output.flatten(0, 1)
+            value = likelihood.nll(rows, y.reshape(-1)).view(y.shape) - gamma * squares.mean(2)
+            return value + eta * likelihood.entropy(rows).view(y.shape) if with_entropy else value
+
+        return ascend(model, start, gain, first.steps, size[..., None])
 
     parts = zip(torch.split(x, ROWS, dim=1), torch.split(target, ROWS, dim=1), strict=True)
     return torch.cat([ascended(start, y) for start, y in parts], dim=1)

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from rcad.errors import InputError, need, one_of
-from rcad.loss.method_rows import OWN, Defaults, MethodRow, method_rows
+from rcad.loss.method_rows import OWN, Defaults, MethodRow, method_rows, parse_value
 from rcad.runs.config import KEYS, RunConfig
-from rcad.runs.configure import override, parse_any
+from rcad.runs.configure import override
 
 Kind = Literal["log", "uniform", "int", "choice", "auto"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -145,7 +145,7 @@ def grid(space: Space, count: int) -> list[Values]:
 
 def _parameter(key: str, kind: str, items: list[str]) -> Parameter:
     if kind == "choice":
-        return Parameter(key, "choice", choices=tuple(parse_any(item) for item in items))
+        return Parameter(key, "choice", choices=tuple(parse_value(item) for item in items))
     try:
         low, high = (float(item) for item in items)
     except ValueError:

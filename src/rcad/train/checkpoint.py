@@ -85,20 +85,19 @@ def _damaged(path: Path, error: Exception | str) -> DamagedError:
 
 
 def _meta(header: dict[str, str], path: Path) -> dict[str, Any]:
-    """What was saved beside the tensors; files of early runs have it and the version as two keys, and no sum."""
-    content: dict[str, Any] = {**json.loads(header[KEY])} if KEY in header else {**header}
-    if (version := content.get("version")) != VERSION:
-        is_version = isinstance(version, str) and version.isdecimal()
-        kind = OtherVersionError if is_version else ValueError
-        raise kind(f"expected a checkpoint of version {VERSION} in {path}, but got {version!r}")
-    meta = content["meta"] if KEY in header else json.loads(content["meta"])
-    if not isinstance(meta, dict):
+    """What was saved beside the tensors."""
+    content = json.loads(header[KEY])
+    if content["version"] != VERSION:
+        got = content["version"]
+        raise OtherVersionError(f"expected a checkpoint of version {VERSION} in {path}, but got {got!r}")
+    if not isinstance(content["meta"], dict):
         raise TypeError("no table beside its tensors")
-    return meta
+    return dict(content["meta"])
 
 
 _META = {
-    **dict.fromkeys(("epoch", "step", "best_epoch"), int),
+    **dict.fromkeys(("epoch", "step", "best_epoch", "threads"), int),
+    **dict.fromkeys(("run", "data"), str),
     "rows": [{str: (Real, None)}],  # of a validation that went wrong a number may be infinite
     "seconds": float,
     "best_score": ([Real], None),
@@ -137,16 +136,15 @@ def share_trainer(trainer: Trainer) -> None:
 def restore_trainer(trainer: Trainer, path: Path) -> None:
     """Makes a fresh trainer of the same config go on where the saved one stood; it stays as it is on a DamagedError."""
     tensors, meta = load_tensors(path)
-    run = config_id(trainer.config)
-    if meta.get("run", run) != run:  # those of early runs do not say
-        raise _damaged(path, f"the checkpoint of run {meta['run']}")
-    if not same_data(str(meta.get("data", "")), trainer.problem.fingerprint):
-        raise _damaged(path, "a checkpoint that was made from other data")
     try:
         meta = shaped("the checkpoint", meta, _META)
         shaped("the checkpoint", meta, {"rows": [{"epoch": float}]})
     except InputError as error:
         raise _damaged(path, error) from None
+    if meta["run"] != config_id(trainer.config):
+        raise _damaged(path, f"the checkpoint of run {meta['run']}")
+    if not same_data(meta["data"], trainer.problem.fingerprint):
+        raise _damaged(path, "a checkpoint that was made from other data")
     fresh, nothing_done = _state(trainer)
     fresh = {name: value.detach().clone() for name, value in fresh.items()}
     try:
@@ -200,7 +198,7 @@ def _put(trainer: Trainer, tensors: dict[str, Tensor], meta: dict[str, Any]) -> 
     trainer.rows, trainer.seconds = [dict(row) for row in meta["rows"]], float(meta["seconds"])
     first, second = (-math.inf, -math.inf) if meta["best_score"] is None else meta["best_score"]
     trainer.best_epoch, trainer.best_score = int(meta["best_epoch"]), (float(first), float(second))
-    if trainer.problem.device.type == "cpu" and "threads" in meta:
+    if trainer.problem.device.type == "cpu":
         # Sums come out otherwise on another number of threads: the run would be neither's.
         if not 1 <= (threads := int(meta["threads"])) <= MOST_THREADS:
             raise ValueError(f"{threads} threads")

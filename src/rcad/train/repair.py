@@ -16,7 +16,7 @@ from typing import Literal
 
 from rcad.errors import InputError
 from rcad.runs.config import RunConfig
-from rcad.runs.files import SUM, check_tensors, loads, make_folder, read_log, read_text, set_aside, write_log
+from rcad.runs.files import check_tensors, make_folder, read_log, set_aside, write_log
 from rcad.runs.pack import packs_in, read_pack
 from rcad.runs.record import RunRecord
 from rcad.runs.store import BEFORE, CONFIG, EVALUATION, LAST, LOG, RECORD, WEIGHTS, Store
@@ -93,13 +93,7 @@ def _final_files(store: Store, record: RunRecord) -> Iterator[Damage]:
 
 def _compare_epochs(store: Store, record: RunRecord) -> None:
     path = store.log(record.id)
-    # Before there were sums, an epoch that was trained again after a kill stood in the log with its first time.
-    has_sum = SUM in loads(read_text(store.folder(record.id) / RECORD), str(path))
-    logged, recorded = (
-        [{key: value for key, value in row.items() if has_sum or key != "seconds"} for row in rows]
-        for rows in (read_log(path), record.epochs)
-    )
-    if logged != recorded:
+    if read_log(path) != [dict(row) for row in record.epochs]:
         raise InputError(f"expected {path} to hold the epochs of the record, but it does not")
 
 

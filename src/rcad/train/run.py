@@ -19,7 +19,7 @@ from rcad.errors import InputError, one_line
 from rcad.loss.growth import as_unit_float
 from rcad.loss.method_rows import label, method_rows, without_defaults
 from rcad.loss.methods import Method, method_defaults
-from rcad.loss.suggest_alpha import FAR_BELOW, STEPS, measured
+from rcad.loss.suggest_alpha import STEPS, far_below
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
@@ -344,18 +344,12 @@ def run_words(model: nn.Module, method: Method, device: torch.device, config: Ru
 
 def low_alpha(method: Method, problem: Problem) -> list[str]:
     """A sentence where alpha is far below the distance between classes, as a criterion warns in a loop."""
-    x, y = problem.train
-    moves = [term.where for term in method.terms if isinstance(term.where, STEPS) and term.where.norm == "l2"]
-    if not problem.classes or not any(move.distance for move in moves):
+    moves = [term.where for term in method.terms if isinstance(term.where, STEPS)]
+    if not moves:
         return []
+    x, y = problem.train
     rows = torch.arange(min(EXAMPLES, len(y)))  # images that stay on disk are asked for by number
-    half = measured(as_unit_float(x[rows]), y[rows], problem.likelihood)
-    low = [move.distance for move in moves if half is not None and 0 < move.distance < FAR_BELOW * half]
-    return [
-        f"alpha={alpha:g} is far below {half:.3g}, half the median distance between classes; so short a step tends to "
-        "make models worse. alpha=auto takes the measured one"
-        for alpha in low
-    ]
+    return far_below(moves, as_unit_float(x[rows]), y[rows], problem.likelihood)
 
 
 def plan_of(config: RunConfig, place: Place) -> str:

@@ -253,9 +253,7 @@ class Tracked:
             return {}
 
     def _remember(self) -> None:
-        if not self._subject.folder.is_dir():
-            return
-        with contextlib.suppress(InputError, OSError):  # a full disk: then it is sent again
+        with contextlib.suppress(InputError, OSError):  # a full disk, no folder yet: then it is sent again
             write_text(self._subject.folder / SENT, dumps(self._sent, indent=1) + "\n")
 
 

@@ -8,7 +8,6 @@ driver that was killed is started again and finds what is done.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import socket
@@ -196,7 +195,7 @@ class _Crew:
     def _ended(self, reference: Any) -> None:
         share = self.tasks.pop(reference)
         problem: Exception | None = None
-        returned: Sequence[Mapping[str, Any]] = ()
+        returned: Sequence[Mapping[str, bytes]] = ()
         try:
             problem, returned = self.ray.get(reference)
         except Exception as error:
@@ -231,27 +230,21 @@ class _Crew:
     def _ending(self) -> bool:
         return self.work.stop.is_set() or self.problem is not None
 
-    def _keep(self, files: Mapping[str, Any]) -> None:
-        """Files of a run that came back with its task: whole, or not at all."""
-        store, record = self.work.place.store, RunRecord.from_dict(json.loads(files["files"][RECORD]))
-        if sums(files["files"]) != files["sha256"]:
-            raise InputError(f"expected run {record.id} as its node sent it, but its files differ; run it again")
+    def _keep(self, files: Mapping[str, bytes]) -> None:
+        """Files of a run that came back with its task; each holds its own checksum."""
+        store, record = self.work.place.store, RunRecord.from_dict(json.loads(files[RECORD]))
         with store.lock(record.config):
             if self.work.place.final_record(record.config) is not None:
                 return
-            for name, data in files["files"].items():
+            for name, data in files.items():
                 if name != RECORD:
                     (store.folder(record.id) / name).write_bytes(data)
             store.write(record)
 
 
-def sums(files: Mapping[str, bytes]) -> dict[str, str]:
-    return {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-
-
 def take(
     share: Sequence[RunConfig], place: Place, at_once: int | None, mail: Any, folder: str, returns: bool
-) -> tuple[Exception | None, list[dict[str, Any]]]:
+) -> tuple[Exception | None, list[dict[str, bytes]]]:
     """A task: makes its runs. Returns what went wrong, and with `returns` the files of those that are done."""
     with suppress(OSError):
         os.chdir(folder)  # data may be named as seen from there
@@ -292,10 +285,9 @@ def _make(share: Sequence[RunConfig], place: Place, at_once: int | None, send: A
     return problem
 
 
-def _files(store: Store, config: RunConfig) -> dict[str, Any]:
-    """The files of a run that is done, and their sums."""
+def _files(store: Store, config: RunConfig) -> dict[str, bytes]:
+    """The files of a run that is done."""
     folder = store.folder(config_id(config))
     names = [path.name for path in folder.iterdir() if path.is_file() and path.suffix in (".json", ".jsonl", ".toml")]
     names += [WEIGHTS] if (folder / WEIGHTS).exists() else []
-    files = {name: (folder / name).read_bytes() for name in names}
-    return {"files": files, "sha256": sums(files)}
+    return {name: (folder / name).read_bytes() for name in names}
