@@ -11,7 +11,9 @@ from typing import Any
 import default_values_page as pages
 import measured_alpha as study
 import numpy as np
+import prediction_changes as changes
 import pytest
+import torch
 
 from rcad.loss.terms import WEIGHT
 from rcad.paper.record import Study
@@ -42,6 +44,41 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
     assert near == len(made.details["dropped"]["ratios"]) == 10
 
 
+def test_what_the_page_says_of_the_rules_that_ask_a_model() -> None:
+    made = Study.read(ROOT / "results/alpha/alpha.json").details
+    settings = {f"linear, beta {one['beta']:g}": one for one in made["linear"]}
+    settings |= {**{f"moons, d = {one['d']}": one for one in made["moons"]}, "digits": made["digits"]}
+    page = " ".join((ROOT / "docs/concepts.md").read_text(encoding="utf-8").split())
+    for rule, words in (("random", "in 1 of 10 settings, and up to 16 times"), ("gradient", "in 8 of 10, 0.2 points")):
+        ratios = [made["flips"][name][rule]["alpha"] / one["best_alpha"] for name, one in settings.items()]
+        near = sum(0.5 <= ratio <= 2 for ratio in ratios)
+        assert words.startswith(f"in {near} of {len(ratios)}")
+        assert words in page
+        if rule == "random":
+            assert f"{max(ratios):.0f} times" in words
+    cost = [one["best"] - made["flips"][name]["gradient"]["accuracy"] for name, one in settings.items()]
+    assert f"{np.median(cost):.1f} points below the best alpha at the median and {max(cost):.1f} at worst" in page
+    chosen = made["images"][-1]["best"]["NLL"]
+    found = np.median(made["image_flips"]["gradient"]) / chosen, made["images"][-1]["suggested"] / chosen
+    assert "was {:.1f} times the alpha that held-out NLL chose, the suggestion {:.1f} times".format(*found) in page
+
+
+def test_where_a_prediction_changes_is_known_of_a_linear_model() -> None:
+    x, y = torch.tensor([[1.0, 0.0], [-2.0, 5.0]]), torch.tensor([1, 0])
+
+    def model(rows: torch.Tensor) -> torch.Tensor:
+        return torch.stack([-rows[:, 0], rows[:, 0]], 1)
+
+    uphill, along, away = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0]] * 2), torch.zeros(2, 2)
+    step = 2 ** (1 / 8)
+    found = changes.change_distance(model, x, [along, uphill])
+    assert all(0.999 * true < one < 1.001 * step * true for one, true in zip(found.tolist(), (1.0, 2.0), strict=True))
+    assert changes.change_distance(model, x, [along, away]).tolist() == [changes.FARTHEST] * 2
+    by_rule = changes.change_distances(model, x, y)
+    assert by_rule["gradient"] == found.min()  # torch's median of two is the lower
+    assert by_rule["random"] > by_rule["gradient"]
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The study's trial, with what it needs of T7's record, made up."""
@@ -64,6 +101,8 @@ def test_every_part_has_its_rows(out: Path) -> None:
         assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
         assert 0 <= grid["erm"] <= 100
     assert all({"alpha", "accuracy"} == set(part["suggested"]) for part in (row, *grids))
+    assert list(made["flips"]) == ["linear, beta 0.5", "moons, d = 2", "moons, d = 5", "digits"]
+    assert all(one["alpha"] > 0 for rules in made["flips"].values() for one in rules.values())
     digits = made["digits"]
     assert np.asarray(digits["grid"]).shape == (2, 2)
     assert digits["alphas"][1] == pytest.approx(2 * digits["alphas"][0])
