@@ -3,8 +3,8 @@
     python benchmarks/default_values.py --data-dir DATA --out results/defaults
 
 Writes defaults.json (every number) and defaults.md (the page). Digits, moons and tables take about twenty minutes on
-one core. CIFAR-100 with 500 labels takes about an hour; its runs are kept in --runs and not done twice. What
-defaults.json has is kept: delete it to begin anew.
+one core, the front page's loop with other networks (`default_loops.py`) as long again. CIFAR-100 with 500 labels takes
+about an hour; its runs are kept in --runs and not done twice. What defaults.json has is kept: delete it to begin anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads a linear algebra library
 
+import default_loops
 import numpy as np
 import torch
 from default_values_page import CONSTANT, page
@@ -205,10 +206,16 @@ def main() -> None:
         name: known.get(name) or trained(moons(d, 4000, 16, sigma, n), MOONS, (WEIGHT,))
         for name, sigma, d, n in ((f"{sigma:g}, {d}, {n}", sigma, d, n) for sigma, d, n in MAP)
     }
-    shown = json.loads(json.dumps(record), parse_float=lambda text: round(float(text), 5))
-    given.out.mkdir(parents=True, exist_ok=True)
-    write_text(given.out / "defaults.json", json.dumps(shown) + "\n")
-    write_text(given.out / "defaults.md", page(shown))
+
+    def keep() -> dict[str, Any]:
+        """Writes the record as far as it is made, numbers rounded."""
+        shown: dict[str, Any] = json.loads(json.dumps(record), parse_float=lambda text: round(float(text), 5))
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps(shown) + "\n")
+        return shown
+
+    default_loops.study(given.data_dir, record.setdefault("loops", {}), keep)
+    write_text(given.out / "defaults.md", page(keep()))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import default_loops as loops
 import default_values_page as pages
 import measured_alpha as study
 import numpy as np
@@ -176,6 +177,69 @@ def test_where_the_default_is_safe_on_moons() -> None:
             means = [np.mean(values) for values in cells.values()]
             assert means == sorted(means)
             assert min(means) > 0
+
+
+LOOPS: dict[str, dict[str, Any]] = RECORD["loops"]
+WORSE = ["digits; CNN, BatchNorm; Adam", "digits; CNN, GroupNorm; Adam"]
+
+
+def test_where_the_front_page_s_loop_is_worse_and_why() -> None:
+    """By the rule of `rcad compare`: where ERM is underconfident, and at every lam and alpha."""
+    found = pages.judged(LOOPS["test"], "RCAD", "ERM")
+    assert len(found) == 2 * 16
+    assert [name for (name, metric), one in found.items() if (metric, one.outcome) == ("nll", "worse")] == WORSE
+    assert not [name for (name, metric), one in found.items() if (metric, one.outcome) == ("accuracy", "worse")]
+    for name in WORSE:
+        for cells in (LOOPS["test"][name], LOOPS["held"][name]):
+            assert pages.overconfidence(cells["ERM"]) < -3
+        assert (
+            pages.difference(LOOPS["test"][name]["random direction"]["nll"], LOOPS["test"][name]["RCAD"]["nll"])[0] > 0
+        )
+    for name, cells in LOOPS["held"].items():
+        if name.startswith("digits"):
+            assert np.mean(cells["1, 0.1"]["confidence"]) < np.mean(cells["ERM"]["confidence"])
+            nll = [np.mean(cells[f"{share}, 0.1"]["nll"]) for share in ("0.25", "0.5", "1")]
+            assert nll == sorted(nll, reverse=True)
+    least, *_ = sorted(LOOPS["held"], key=lambda name: pages.overconfidence(LOOPS["held"][name]["ERM"]))
+    assert least == loops.WORST == WORSE[0]
+    plain = np.mean(LOOPS["held"][least]["ERM"]["nll"])
+    assert all(np.mean(one["nll"]) > plain for key, one in LOOPS["held"][least].items() if key != "ERM")
+    assert len(LOOPS["loops"]) == len(loops.LOOPS)
+    for cells in LOOPS["loops"].values():
+        assert np.mean(cells["RCAD"]["nll"]) > np.mean(cells["ERM"]["nll"])
+        assert pages.overconfidence(cells["ERM"]) < 2
+
+
+def test_the_pages_say_by_how_much_the_loop_is_worse() -> None:
+    texts = [" ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ("concepts", "faq")]
+    for name in WORSE:
+        cells = LOOPS["test"][name]
+        assert all(pages.shown(cells["RCAD"], cells["ERM"])[1:] in text for text in texts)
+    cells = LOOPS["held"][WORSE[0]]
+    assert pages.shown(cells["1, 0.1"], cells["ERM"])[1:] in texts[0]
+    assert all(pages.shown(cells["1, 0.02"], cells["ERM"])[1:] in text for text in texts)
+
+
+@pytest.mark.parametrize("kind", loops.NETWORKS)
+def test_networks_side_by_side_are_those_apart(kind: str) -> None:
+    torch.manual_seed(0)
+    both = loops.Networks(kind, 8, seeds=2).double()
+    x = torch.rand(2, 6, 1, 8, 8, dtype=torch.float64)
+    together = both(x.flatten(0, 1)).unflatten(0, (2, 6))
+    for k in range(2):
+        one = loops.Networks(kind, 8).double()
+        own = {name: value.chunk(2)[k] if value.ndim else value for name, value in both.state_dict().items()}
+        one.load_state_dict(own)
+        torch.testing.assert_close(together[k], one(x[k]))
+
+
+def test_the_loop_of_the_study_trains() -> None:
+    splits = [loops.digits(test=False, seed=seed) for seed in range(2)]
+    found = loops.train(splits, kind="CNN", optimizer="Adam", seed=0, make=loops.at(1.0, 0.1), epochs=10, batch=25)
+    assert all(len(values) == 2 for values in found.values())
+    assert min(found["accuracy"]) > 30
+    shared = set(map(bytes, splits[0].x.numpy())) & set(map(bytes, loops.digits(test=True, seed=0).judge_x.numpy()))
+    assert not shared  # test images are in no training set that a choice has seen
 
 
 def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:
