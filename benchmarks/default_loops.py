@@ -187,12 +187,36 @@ def at(share: float, lam: float) -> Make:
     return lambda splits: rcad.RCAD(alpha=share * measured(splits), lam=lam)
 
 
+def capped(share: float) -> Make:
+    """The entropy counts up to a share of log 10 alone."""
+
+    def measure(likelihood: rcad.Likelihood, output: Tensor, target: Tensor) -> Tensor:
+        return -likelihood.entropy(output).clamp(max=share * math.log(10))
+
+    def make(splits: Sequence[Split]) -> rcad.Criterion:
+        where = rcad.GradientStep(measured(splits))
+        return rcad.Criterion(terms=[rcad.Term("nll"), rcad.Term("rcad", measure, WEIGHT, where)])
+
+    return make
+
+
+def uniform(lam: float) -> Make:
+    """The cross-entropy of the uniform distribution in place of the entropy."""
+    return lambda splits: rcad.RCAD(measured(splits), lam, measure="uniform_cross_entropy")
+
+
+MEASURES: Mapping[str, Make] = {
+    **{f"entropy up to {share:g} log K, lam {WEIGHT:g}": capped(share) for share in (0.25, 0.5)},
+    **{f"uniform, lam {lam:g}": uniform(lam) for lam in (0.005, 0.01, 0.02)},
+}
+"""Other rewards at x' than the entropy."""
 SNIPPET: Mapping[str, Make | None] = {
     "ERM": None,
     "RCAD": lambda _: rcad.RCAD(),
     "random direction": lambda _: rcad.methods.rcad_random().criterion(),
+    "uniform": lambda _: rcad.RCAD(lam=0.01, measure="uniform_cross_entropy"),
 }
-"""The front page's line and its control, for one network: alpha is measured on the first batches."""
+"""The front page's line, its control, and the other reward that held-out examples chose; alpha is measured."""
 
 
 def study(folder: Path, known: dict[str, Any], keep: Callable[[], object]) -> None:
@@ -223,5 +247,7 @@ def study(folder: Path, known: dict[str, Any], keep: Callable[[], object]) -> No
         grid = list(product(SHARES, LAMS)) if name == WORST else grid
         cell("held", name, {"ERM": None, **{f"{share:g}, {lam:g}": at(share, lam) for share, lam in grid}})
         cell("test", name, SNIPPET)
+    for name in names[: len(names) // 2]:
+        cell("measures", name, MEASURES)
     for words, changed in LOOPS.items():
         cell("loops", f"{WORST}; {words}", {"ERM": None, "RCAD": at(1.0, WEIGHT)}, **changed)

@@ -17,6 +17,7 @@ from rcad.study.judge import Difference, compare_groups, judge_questions
 CONSTANT = "constant"
 METRICS = {"accuracy": 2, "nll": 3}
 """With the digits that are shown."""
+SETTING = ("data", "network", "optimizer")
 SHARES = ("0.25", "0.5", "1", "2")
 """Of the measured alpha."""
 WORDS = {
@@ -146,7 +147,7 @@ def _loops(loops: dict[str, Any]) -> list[str]:
         for metric in METRICS:
             row += [shown(ours, plain, metric), _bold(verdicts[name, metric].outcome)]
         rows.append([*row, shown(cell["random direction"], plain)])
-    header = ["data", "network", "optimizer", "ERM, %", "overconfident", "accuracy", "", "NLL", ""]
+    header = [*SETTING, "ERM, %", "overconfident", "accuracy", "", "NLL", ""]
     seeds = len(next(iter(loops["test"].values()))["ERM"]["nll"])
     return [
         "## The front page's loop with other networks",
@@ -163,13 +164,14 @@ def _loops(loops: dict[str, Any]) -> list[str]:
         "confidence is below its accuracy. A random direction is worse there by more. Accuracy falls with normalised "
         "CNNs and SGD on CIFAR-100, by an interval that excludes zero before Holm and not after.",
         *_why(loops),
+        *_measures(loops),
     ]
 
 
 def _why(loops: dict[str, Any]) -> list[str]:
     """What was varied, on held-out examples."""
     held = dict(sorted(loops["held"].items(), key=lambda pair: overconfidence(pair[1]["ERM"])))
-    header = ["data", "network", "optimizer", "overconfident"]
+    header = [*SETTING, "overconfident"]
 
     def line(name: str, keys: Sequence[str]) -> list[str]:
         plain = held[name]["ERM"]
@@ -221,6 +223,37 @@ def _why(loops: dict[str, Any]) -> list[str]:
         "overconfident and RCAD does not raise its accuracy.** Compare ERM's mean confidence with its accuracy on "
         "held-out examples. If it is not above, use ERM, or `lam=0.02`, which loses less; `rcad compare` says whether "
         "RCAD helps on your data.",
+    ]
+
+
+def _measures(loops: dict[str, Any]) -> list[str]:
+    """Other rewards at x': what held-out examples say, and one of them on the test examples."""
+    found = {name: {"ERM": held["ERM"], "the default": held[f"1, {WEIGHT:g}"]} for name, held in loops["held"].items()}
+    found = {name: found[name] | cell for name, cell in loops["measures"].items()}
+    keys = list(next(iter(found.values())))
+    ranks = np.mean([rankdata([np.mean(cell[key]["nll"]) for key in keys]) for cell in found.values()], 0)
+    rows = [[*name.split("; "), *(shown(cell[key], cell["ERM"]) for key in keys[1:])] for name, cell in found.items()]
+    rows.append(["mean rank", "", f"ERM {ranks[0]:.2f}", *(f"{rank:.2f}" for rank in ranks[1:])])
+    verdicts, tested = judged(loops["test"], "uniform", "ERM"), []
+    for name, cell in loops["test"].items():
+        both = [shown(cell["uniform"], cell["ERM"], metric) for metric in METRICS]
+        words = [_bold(verdicts[name, metric].outcome) for metric in METRICS]
+        against = shown(cell["uniform"], cell["RCAD"])
+        tested.append([*name.split("; "), both[0], words[0], both[1], words[1], against])
+    return [
+        "### Another reward at x'",
+        "The entropy up to a share of log K alone, or the cross-entropy of the uniform distribution "
+        '(`measure="uniform_cross_entropy"`) in its place; NLL minus ERM\'s on the same held-out digits:',
+        table([*SETTING, *keys[1:]], rows),
+        "The uniform reward with lam 0.01 or 0.02 ranks best, and loses less than the default where that is worst. "
+        '`RCAD(lam=0.01, measure="uniform_cross_entropy")`, the smaller of the two, was then tried once on the test '
+        f"examples of the first table; Holm over these {2 * len(tested)} comparisons:",
+        table([*SETTING, "accuracy", "", "NLL", "", "NLL, minus the default's"], tested),
+        f"Against ERM, {_counted(verdicts, loops['test'])}. **On digits its NLL is below the default's in six settings "
+        "of eight and within the interval in the others; where the default is worse than ERM it loses a fifth of "
+        "that**; on CIFAR-100 it gains more with SGD and less with Adam, and is less accurate with BatchNorm and SGD. "
+        "It does not repair it, is not the paper's formula, and was tried in these settings alone, not on moons and "
+        "tables: it is an option, and the default stays.",
     ]
 
 

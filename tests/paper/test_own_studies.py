@@ -210,11 +210,29 @@ def test_where_the_front_page_s_loop_is_worse_and_why() -> None:
         assert pages.overconfidence(cells["ERM"]) < 2
 
 
+def test_another_reward_loses_less_and_repairs_nothing() -> None:
+    found = pages.judged(LOOPS["test"], "uniform", "ERM")
+    worse = [(name, metric) for (name, metric), one in found.items() if one.outcome == "worse"]
+    assert worse == [*((name, "nll") for name in WORSE), ("CIFAR-100; CNN, BatchNorm; SGD", "accuracy")]
+    below = 0
+    for name, cells in LOOPS["test"].items():
+        mean, half = pages.difference(cells["uniform"]["nll"], cells["RCAD"]["nll"])
+        below += name.startswith("digits") and mean < -half
+        if name in WORSE:
+            whole, rest = (pages.difference(cells[key]["nll"], cells["ERM"]["nll"])[0] for key in ("RCAD", "uniform"))
+            assert rest == pytest.approx(whole / 5, rel=0.1)
+        elif name.startswith("digits"):
+            assert mean < half
+    assert below == 6
+
+
 def test_the_pages_say_by_how_much_the_loop_is_worse() -> None:
     texts = [" ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ("concepts", "faq")]
     for name in WORSE:
         cells = LOOPS["test"][name]
         assert all(pages.shown(cells["RCAD"], cells["ERM"])[1:] in text for text in texts)
+        assert pages.shown(cells["uniform"], cells["ERM"])[1:] in texts[0]
+    assert pages.shown(LOOPS["test"][WORSE[0]]["uniform"], LOOPS["test"][WORSE[0]]["ERM"])[1:] in texts[1]
     cells = LOOPS["held"][WORSE[0]]
     assert pages.shown(cells["1, 0.1"], cells["ERM"])[1:] in texts[0]
     assert all(pages.shown(cells["1, 0.02"], cells["ERM"])[1:] in text for text in texts)
