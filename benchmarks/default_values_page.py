@@ -66,6 +66,7 @@ def page(record: dict[str, Any]) -> str:
         *_choice(record),
         *_check(record["check"]),
         *_loops(record["loops"]),
+        *_measures(record),
         *_moons(record["moons"]),
         *_worse(record["around"], record["ratios"]),
         *_rules(record["rules"]),
@@ -164,7 +165,6 @@ def _loops(loops: dict[str, Any]) -> list[str]:
         "confidence is below its accuracy. A random direction is worse there by more. Accuracy falls with normalised "
         "CNNs and SGD on CIFAR-100, by an interval that excludes zero before Holm and not after.",
         *_why(loops),
-        *_measures(loops),
     ]
 
 
@@ -226,8 +226,16 @@ def _why(loops: dict[str, Any]) -> list[str]:
     ]
 
 
-def _measures(loops: dict[str, Any]) -> list[str]:
+def _measures(record: dict[str, Any]) -> list[str]:
     """Other rewards at x': what held-out examples say, and one of them on the test examples."""
+    loops, others, plain = record["loops"], record["uniform"], f"{WEIGHT:g}"
+    lams = [lam for lam in next(iter(others.values())) if lam != "0"]
+    both = {name: [record["choice"][name][lam] for lam in ("0", plain)] for name in others}
+    nll = {
+        name: [np.mean(one["nll"]) for one in (*both[name], *(cell[k] for k in lams))] for name, cell in others.items()
+    }
+    chosen = [[name, *(f"{value:.3f}" for value in values)] for name, values in nll.items()]
+    chosen.append(["mean rank", *(f"{rank:.1f}" for rank in np.mean([rankdata(row) for row in nll.values()], 0))])
     found = {name: {"ERM": held["ERM"], "the default": held[f"1, {WEIGHT:g}"]} for name, held in loops["held"].items()}
     found = {name: found[name] | cell for name, cell in loops["measures"].items()}
     keys = list(next(iter(found.values())))
@@ -241,7 +249,7 @@ def _measures(loops: dict[str, Any]) -> list[str]:
         against = shown(cell["uniform"], cell["RCAD"])
         tested.append([*name.split("; "), both[0], words[0], both[1], words[1], against])
     return [
-        "### Another reward at x'",
+        "## Another reward at x'",
         "The entropy up to a share of log K alone, or the cross-entropy of the uniform distribution "
         '(`measure="uniform_cross_entropy"`) in its place; NLL minus ERM\'s on the same held-out digits:',
         table([*SETTING, *keys[1:]], rows),
@@ -252,8 +260,11 @@ def _measures(loops: dict[str, Any]) -> list[str]:
         f"Against ERM, {_counted(verdicts, loops['test'])}. **On digits its NLL is below the default's in six settings "
         "of eight and within the interval in the others; where the default is worse than ERM it loses a fifth of "
         "that**; on CIFAR-100 it gains more with SGD and less with Adam, and is less accurate with BatchNorm and SGD. "
-        "It does not repair it, is not the paper's formula, and was tried in these settings alone, not on moons and "
-        "tables: it is an option, and the default stays.",
+        "In the settings in which lam was chosen (the first table of this page), held-out NLL:",
+        table(["held-out NLL", "ERM", "the default", *(f"uniform, lam {lam}" for lam in lams)], chosen),
+        "Here too it ranks better than the default with lam 0.01 and 0.02, most of all in moons of many dimensions, "
+        "and not on digits and breast cancer. It does not repair what is worse than ERM, is not the paper's formula, "
+        "and no table of the paper was run with it. So it is an option and a candidate, and the default stays.",
     ]
 
 

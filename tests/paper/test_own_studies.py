@@ -224,6 +224,13 @@ def test_another_reward_loses_less_and_repairs_nothing() -> None:
         elif name.startswith("digits"):
             assert mean < half
     assert below == 6
+    ahead = {  # of the default, where lam was chosen
+        name: np.mean(cells["0.01"]["nll"]) < np.mean(RECORD["choice"][name][RECORD["chosen"]]["nll"])
+        for name, cells in RECORD["uniform"].items()
+    }
+    assert not ahead["digits, 100 labels"]
+    assert not ahead["breast cancer"]
+    assert all(ahead[name] for name in ahead if name.startswith("moons"))
 
 
 def test_the_pages_say_by_how_much_the_loop_is_worse() -> None:
