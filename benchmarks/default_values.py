@@ -3,8 +3,8 @@
     python benchmarks/default_values.py --data-dir DATA --out results/defaults
 
 Writes defaults.json (every number) and defaults.md (the page). Digits, moons and tables take about twenty minutes on
-one core. CIFAR-100 with 500 labels takes about an hour; its runs are kept in --runs and not done twice. What
-defaults.json has is kept: delete it to begin anew.
+one core, the front page's loop with other networks (`default_loops.py`) as long again. CIFAR-100 with 500 labels takes
+about an hour; its runs are kept in --runs and not done twice. What defaults.json has is kept: delete it to begin anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads a linear algebra library
 
+import default_loops
 import numpy as np
 import torch
 from default_values_page import CONSTANT, page
@@ -40,6 +41,7 @@ from rcad.train.place import Place
 from rcad.train.scheduler import schedule
 
 LAMS = (0.02, 0.1, 0.2, 0.5, 1.0)
+UNIFORM_LAMS = (0.005, 0.01, 0.02)
 SMALL_LAMS, SHARES = (0.01, 0.02, 0.05, 0.1), (0.25, 0.5, 1.0, 2.0)
 METRICS = ("accuracy", "nll")
 DIGITS, TABLES = Protocol("adamw", 3e-3, 25, 60, (128,)), Protocol("adamw", 3e-3, 32, 40, (50,))
@@ -84,11 +86,13 @@ def table(x: Any, y: Any, count: int = 8) -> list[Fold]:
     return folds
 
 
-def trained(folds: Sequence[Fold], protocol: Protocol, lams: Sequence[float], seeds: int = 1) -> dict[str, Numbers]:
-    """By lam, 0 being ERM: each metric over folds and seeds, alpha measured on each fold."""
+def trained(
+    folds: Sequence[Fold], protocol: Protocol, lams: Sequence[float], seeds: int = 1, **options: Any
+) -> dict[str, Numbers]:
+    """By lam, 0 being ERM: each metric over folds and seeds, alpha measured on each fold; `options` of the method."""
     pairs = [(k, seed) for k in range(len(folds)) for seed in range(seeds)]
     alphas = [suggest_alpha(fold.x, fold.y, sample=None) for fold in folds]
-    jobs = [Job(Candidate({}, rcad(round(alphas[k], 4), lam)), k, seed) for lam in lams for k, seed in pairs]
+    jobs = [Job(Candidate({}, rcad(round(alphas[k], 4), lam, **options)), k, seed) for lam in lams for k, seed in pairs]
     plain = fit([Job(Candidate({}, erm()), k, seed) for k, seed in pairs], folds, protocol).metrics
     found = fit(jobs, folds, protocol).metrics
     size = len(pairs)
@@ -156,12 +160,17 @@ def cifar(lams: Sequence[float], seeds: int, split: str, place: Place) -> dict[s
     return found
 
 
+def held_out(wine: Any, embedded: dict[str, Any]) -> dict[str, tuple[list[Fold], Protocol]]:
+    """The settings in which lam is chosen."""
+    settings = {"digits, 100 labels": (digits(0), DIGITS)}
+    settings |= {f"moons, d = {d}": (moons(d, 2000, 3), MOONS) for d in DIMENSIONS}
+    settings["wine quality (UCI) as classes"] = (table(wine.x, wine.y.round()), TABLES)
+    return settings | {name.replace("_", " "): (table(one.x, one.y), TABLES) for name, one in embedded.items()}
+
+
 def study(wine: Any, embedded: dict[str, Any], place: Place) -> dict[str, Any]:
     """lam chosen on held-out rows, then the defaults on others."""
-    choice = {"digits, 100 labels": trained(digits(0), DIGITS, LAMS)}
-    choice |= {f"moons, d = {d}": trained(moons(d, 2000, 3), MOONS, LAMS) for d in DIMENSIONS}
-    choice["wine quality (UCI) as classes"] = trained(table(wine.x, wine.y.round()), TABLES, LAMS)
-    choice |= {name.replace("_", " "): trained(table(one.x, one.y), TABLES, LAMS) for name, one in embedded.items()}
+    choice = {name: trained(*setting, LAMS) for name, setting in held_out(wine, embedded).items()}
     whole = [[np.mean(found[lam]["nll"]) for lam in found] for found in choice.values()]
     ranks = dict(zip(choice["digits, 100 labels"], np.mean([rankdata(row) for row in whole], 0).tolist(), strict=True))
     choice[CIFAR] = cifar((0.1, 0.5), 2, "val", place)
@@ -200,15 +209,25 @@ def main() -> None:
     if "rules" not in record:
         of_tables["wine quality"] = table(wine.x, wine.y.round())
         record["rules"] = rules({name: (folds, TABLES) for name, folds in of_tables.items()})
+    if "uniform" not in record:
+        options = {"measure": "uniform_cross_entropy"}
+        settings = held_out(wine, embedded)
+        record["uniform"] = {name: trained(*setting, UNIFORM_LAMS, **options) for name, setting in settings.items()}
     known = record.get("moons", {})
     record["moons"] = {
         name: known.get(name) or trained(moons(d, 4000, 16, sigma, n), MOONS, (WEIGHT,))
         for name, sigma, d, n in ((f"{sigma:g}, {d}, {n}", sigma, d, n) for sigma, d, n in MAP)
     }
-    shown = json.loads(json.dumps(record), parse_float=lambda text: round(float(text), 5))
-    given.out.mkdir(parents=True, exist_ok=True)
-    write_text(given.out / "defaults.json", json.dumps(shown) + "\n")
-    write_text(given.out / "defaults.md", page(shown))
+
+    def keep() -> dict[str, Any]:
+        """Writes the record as far as it is made, numbers rounded."""
+        shown: dict[str, Any] = json.loads(json.dumps(record), parse_float=lambda text: round(float(text), 5))
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_text(kept, json.dumps(shown) + "\n")
+        return shown
+
+    default_loops.study(given.data_dir, record.setdefault("loops", {}), keep)
+    write_text(given.out / "defaults.md", page(keep()))
 
 
 if __name__ == "__main__":

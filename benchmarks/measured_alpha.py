@@ -3,8 +3,9 @@
     python benchmarks/measured_alpha.py --uci results/uci/uci.json --images results --data-dir DATA
 
 Writes alpha.json (every number) and alpha.md (the page). Linear theory: the window is known. Moons in d dimensions and
-digits: the best of a grid on held-out examples, which are no test set. UCI: regression has no classes; another rule is
-tried there against the alphas that the table T7 chose. CIFAR-100: against the runs of F4 and of T4's search.
+digits: the best of a grid on held-out examples, which are no test set. There two rules that ask a model trained by ERM
+are tried too. UCI: regression has no classes; another rule is tried there against the alphas that the table T7 chose.
+CIFAR-100: against the runs of F4 and of T4's search.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from prediction_changes import FARTHEST, change_distances, drawn, image_flips
+from torch import Tensor
 
 from rcad.data.dataset import subset
 from rcad.data.registry import load
 from rcad.data.small_sets import load_embedded
 from rcad.errors import InputError, MissingExtraError
 from rcad.loss.growth import as_unit_float
-from rcad.loss.method_rows import as_recorded
 from rcad.loss.methods import erm, rcad
 from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.paper import record as records
@@ -39,7 +41,6 @@ from rcad.paper.theory.problem import Problem, final, rcad_step
 from rcad.paper.theory.simulation import Settings as Theory
 from rcad.paper.theory.simulation import run_finals, start, window
 from rcad.paper.uci import fold, read
-from rcad.runs.config import ModelConfig
 from rcad.runs.pack import packs_in
 from rcad.runs.store import Store
 
@@ -114,40 +115,95 @@ def linear(settings: Settings, on_progress: OnProgress) -> list[dict[str, Any]]:
         sample, _ = start(base)
         labels = (sample.y > 0).long()
         alphas = [suggest_alpha(x, y, sample=None) for x, y in zip(sample.x.float(), labels, strict=True)]
-        begun = run_finals(replace(base, alphas=()), rcad_steps=1)[0]
         row: dict[str, Any] = {"beta": beta, "erm": 100 * found["erm"], "best": 100 * found["best"]}
         row |= {"best_alpha": found["best_alpha"], "helpful": found["helpful"]}
-        step = rcad_step(sample, base.problem.gamma, torch.tensor(alphas, dtype=torch.float64), lr=base.rcad_lr)
-        accuracy = base.problem.accuracy(final(step, begun, base.steps))
-        row["suggested"] = {"alpha": float(np.median(alphas)), "accuracy": 100 * float(accuracy.mean())}
+        row["suggested"] = _linear_rule(base, torch.tensor(alphas, dtype=torch.float64))
         rows.append(row)
     return rows
+
+
+def _linear_rule(base: Theory, alphas: Tensor) -> dict[str, float]:
+    """The median alpha, and the exact accuracy of RCAD from ERM's end on, each draw with its own."""
+    step = rcad_step(start(base)[0], base.problem.gamma, alphas, lr=base.rcad_lr)
+    accuracy = base.problem.accuracy(final(step, _linear_erm(base), base.steps))
+    return {"alpha": float(alphas.quantile(0.5)), "accuracy": 100 * float(accuracy.mean())}
+
+
+def _linear_erm(base: Theory) -> Tensor:
+    return run_finals(replace(base, alphas=()), rcad_steps=1)[0]
 
 
 def moons(settings: Settings, on_progress: OnProgress) -> list[dict[str, Any]]:
     """By dimension: held-out accuracy over alpha, and where the suggestion lies."""
     rows = []
     for d in settings.dimensions:
-        folds = [draw(Cell(d, 0.1), settings.n, 2000, TUNING_SEED + k) for k in range(settings.moons_draws)]
+        folds = _moon_folds(settings, d)
         progress = partial(on_progress, f"moons in {d} dimensions")
         found = _tried(folds, settings.moons_alphas, _suggestions(folds), settings.lam, settings.moons, progress)
         rows.append({"d": d, **found})
     return rows
 
 
-def digits(settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
-    """Held-out accuracy over multiples of the suggestion; images that no training set holds judge."""
+def _moon_folds(settings: Settings, d: int) -> list[Fold]:
+    return [draw(Cell(d, 0.1), settings.n, 2000, TUNING_SEED + k) for k in range(settings.moons_draws)]
+
+
+def _digit_folds(settings: Settings) -> list[Fold]:
+    """Images that no training set holds judge."""
     data = load_embedded("digits").train
     nested = [subset(data.y, settings.labels * (k + 1), seed=1) for k in range(settings.sets + 1)]
     sets = [np.setdiff1d(large, small) for small, large in pairwise(nested)]
     left = np.setdiff1d(np.arange(len(data.y)), nested[-1])
     held = left[subset(data.y[left], settings.held, seed=1)]
     x, y = as_unit_float(torch.from_numpy(data.x)).flatten(1), torch.from_numpy(data.y)
-    folds = [Fold(x[rows], y[rows], x[held], y[held], 10) for rows in sets]
+    return [Fold(x[rows], y[rows], x[held], y[held], 10) for rows in sets]
+
+
+def digits(settings: Settings, on_progress: OnProgress) -> dict[str, Any]:
+    """Held-out accuracy over multiples of the suggestion."""
+    folds = _digit_folds(settings)
     measured = _suggestions(folds)
     middle = float(np.median(measured))
     alphas = [middle * factor for factor in settings.factors]
     return _tried(folds, alphas, measured, settings.lam, settings.digits, partial(on_progress, "digits"))
+
+
+def flips(settings: Settings, on_progress: OnProgress) -> dict[str, dict[str, Any]]:
+    """By setting, two rules that ask a model trained by ERM where its prediction changes: training set's medians."""
+    rules: dict[str, dict[str, Any]] = {}
+    for beta in settings.betas:
+        on_progress(f"linear theory, beta {beta:g}: where ERM changes its mind", 0, 1)
+        base = Theory(Problem(beta=beta), draws=settings.linear_draws)
+        sample, w = start(base)[0], _linear_erm(base)[..., None]
+        lines = torch.nn.functional.normalize(torch.randn(sample.x.shape, generator=drawn(), dtype=w.dtype), dim=-1)
+        output = (sample.x @ w).squeeze(-1)
+        right = output * sample.y > 0
+        far = {
+            "random": output.abs() / (lines @ w).squeeze(-1).abs(),
+            "gradient": (output.abs() / w.norm(dim=1)).masked_fill(~right, FARTHEST),
+        }
+        rules[f"linear, beta {beta:g}"] = {rule: _linear_rule(base, one.median(1).values) for rule, one in far.items()}
+    for d in settings.dimensions:
+        on_progress(f"moons in {d} dimensions: where ERM changes its mind", 0, 1)
+        rules[f"moons, d = {d}"] = _flips(_moon_folds(settings, d), settings.lam, settings.moons)
+    on_progress("digits: where ERM changes its mind", 0, 1)
+    rules["digits"] = _flips(_digit_folds(settings), settings.lam, settings.digits)
+    return rules
+
+
+def _flips(folds: Sequence[Fold], lam: float, protocol: Protocol) -> dict[str, Any]:
+    """The median alpha of each rule over folds, and the held-out accuracy where each fold has its own."""
+    models = fit([Job(Candidate({}, erm()), k, k) for k in range(len(folds))], folds, protocol).models
+    alphas: dict[str, list[float]] = {"random": [], "gradient": []}
+    for one, stacked in zip(folds, models, strict=True):
+        for rule, distance in change_distances(stacked.module(0).eval(), one.x, one.y).items():
+            alphas[rule].append(distance)
+    jobs = [Job(Candidate({}, rcad(alpha, lam)), k, k) for found in alphas.values() for k, alpha in enumerate(found)]
+    accuracy = np.reshape(fit(jobs, folds, protocol).metrics["accuracy"], (len(alphas), -1)).mean(1)
+    return {
+        rule: {"alpha": float(np.median(found)), "accuracy": float(value)}
+        for (rule, found), value in zip(alphas.items(), accuracy, strict=True)
+    }
 
 
 def regression(
@@ -221,7 +277,7 @@ def _tried(
     }
 
 
-SEEDS, LAM = range(5), 0.1
+SEEDS = range(5)
 """Of F4's runs."""
 SEARCHES = {"ResNet-18": "T4-tuned", "a small CNN without BatchNorm": "T4-tuned-small_cnn"}
 
@@ -239,19 +295,17 @@ def images(results: Path, data_dir: Path | None, on_progress: OnProgress) -> lis
         found = [suggest_alpha(train.x[rows], train.y[rows], sample=None) for rows in chosen]
         return float(np.median(found))
 
-    curve: dict[float | None, list[tuple[float, float]]] = {}
-    for record in Store(results / "images", tuple(packs_in(results / "images"))).records():
-        config = record.config
-        name, values = as_recorded(config.method)[-1]
-        paper = config.data.name == "cifar100[:2000]" and config.model == ModelConfig(name="resnet18")
-        of_f4 = name == "erm" or (name == "rcad" and dict(values)["lam"] == LAM)
-        if paper and of_f4 and config.seed in SEEDS and config.train.precision == "bf16":
-            score = record.epochs[-1]["val_nll"], record.metrics["val_accuracy"]
-            curve.setdefault(dict(values).get("alpha"), []).append(score)  # type: ignore[arg-type]
-    means = {alpha: np.mean(scores, 0).tolist() for alpha, scores in curve.items()}
-    plain = means.pop(None)
-    alphas = sorted(alpha for alpha in means if alpha is not None)
-    nll, accuracy = ([means[alpha][k] for alpha in alphas] for k in (0, 1))
+    f4 = Study.read(results / "F4" / "F4.json")
+    by_id = {record.id: record for record in Store(results / "images", tuple(packs_in(results / "images"))).records()}
+
+    def scores(row: str, column: str) -> list[float]:
+        """Held-out NLL at the last epoch and accuracy at the chosen one, means over seeds."""
+        runs = [by_id[run.id] for run in f4.places[row, column].runs if run.id is not None]
+        both = [(run.epochs[-1]["val_nll"], run.metrics["val_accuracy"]) for run in runs]
+        return [float(value) for value in np.mean(np.array(both, dtype=float), 0)]
+
+    alphas = [float(column.removeprefix("alpha ")) for column in f4.columns]
+    nll, accuracy = (list(values) for values in zip(*(scores("RCAD", column) for column in f4.columns), strict=True))
     rows: list[dict[str, Any]] = [
         {
             "setting": "2,000 images, ResNet-18, lam 0.1 (F4)",
@@ -259,7 +313,7 @@ def images(results: Path, data_dir: Path | None, on_progress: OnProgress) -> lis
             "alphas": alphas,
             "nll": nll,
             "accuracy": accuracy,
-            "erm": plain,
+            "erm": scores("ERM", f4.columns[0]),
             "best": {"NLL": alphas[int(np.argmin(nll))], "accuracy": alphas[int(np.argmax(accuracy))]},
         }
     ]
@@ -289,10 +343,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         study, _ = compute(
             path, given.scale, asdict(settings), lambda: run(settings, uci, given.data_dir, _print_part), again=stale
         )
+        if "flips" not in study.details:
+            study = replace(study, details={**study.details, "flips": flips(settings, _print_part)})
         if given.images is not None:
-            study = replace(
-                study, details={**study.details, "images": images(given.images, given.data_dir, _print_part)}
-            )
+            more: dict[str, Any] = {"images": images(given.images, given.data_dir, _print_part)}
+            if "image_flips" not in study.details:
+                more["image_flips"] = image_flips(given.data_dir, _print_part)
+            study = replace(study, details={**study.details, **more})
         files, note = write_study(study, path, "python benchmarks/measured_alpha.py")
     except (InputError, MissingExtraError) as error:
         print(f"alpha: {error}", file=sys.stderr)

@@ -8,10 +8,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import default_loops as loops
 import default_values_page as pages
 import measured_alpha as study
 import numpy as np
+import prediction_changes as changes
 import pytest
+import torch
 
 from rcad.loss.terms import WEIGHT
 from rcad.paper.record import Study
@@ -42,6 +45,41 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
     assert near == len(made.details["dropped"]["ratios"]) == 10
 
 
+def test_what_the_page_says_of_the_rules_that_ask_a_model() -> None:
+    made = Study.read(ROOT / "results/alpha/alpha.json").details
+    settings = {f"linear, beta {one['beta']:g}": one for one in made["linear"]}
+    settings |= {**{f"moons, d = {one['d']}": one for one in made["moons"]}, "digits": made["digits"]}
+    page = " ".join((ROOT / "docs/concepts.md").read_text(encoding="utf-8").split())
+    for rule, words in (("random", "in 1 of 10 settings, and up to 16 times"), ("gradient", "in 8 of 10, 0.2 points")):
+        ratios = [made["flips"][name][rule]["alpha"] / one["best_alpha"] for name, one in settings.items()]
+        near = sum(0.5 <= ratio <= 2 for ratio in ratios)
+        assert words.startswith(f"in {near} of {len(ratios)}")
+        assert words in page
+        if rule == "random":
+            assert f"{max(ratios):.0f} times" in words
+    cost = [one["best"] - made["flips"][name]["gradient"]["accuracy"] for name, one in settings.items()]
+    assert f"{np.median(cost):.1f} points below the best alpha at the median and {max(cost):.1f} at worst" in page
+    chosen = made["images"][-1]["best"]["NLL"]
+    found = np.median(made["image_flips"]["gradient"]) / chosen, made["images"][-1]["suggested"] / chosen
+    assert "was {:.1f} times the alpha that held-out NLL chose, the suggestion {:.1f} times".format(*found) in page
+
+
+def test_where_a_prediction_changes_is_known_of_a_linear_model() -> None:
+    x, y = torch.tensor([[1.0, 0.0], [-2.0, 5.0]]), torch.tensor([1, 0])
+
+    def model(rows: torch.Tensor) -> torch.Tensor:
+        return torch.stack([-rows[:, 0], rows[:, 0]], 1)
+
+    uphill, along, away = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0]] * 2), torch.zeros(2, 2)
+    step = 2 ** (1 / 8)
+    found = changes.change_distance(model, x, [along, uphill])
+    assert all(0.999 * true < one < 1.001 * step * true for one, true in zip(found.tolist(), (1.0, 2.0), strict=True))
+    assert changes.change_distance(model, x, [along, away]).tolist() == [changes.FARTHEST] * 2
+    by_rule = changes.change_distances(model, x, y)
+    assert by_rule["gradient"] == found.min()  # torch's median of two is the lower
+    assert by_rule["random"] > by_rule["gradient"]
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The study's trial, with what it needs of T7's record, made up."""
@@ -64,6 +102,8 @@ def test_every_part_has_its_rows(out: Path) -> None:
         assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
         assert 0 <= grid["erm"] <= 100
     assert all({"alpha", "accuracy"} == set(part["suggested"]) for part in (row, *grids))
+    assert list(made["flips"]) == ["linear, beta 0.5", "moons, d = 2", "moons, d = 5", "digits"]
+    assert all(one["alpha"] > 0 for rules in made["flips"].values() for one in rules.values())
     digits = made["digits"]
     assert np.asarray(digits["grid"]).shape == (2, 2)
     assert digits["alphas"][1] == pytest.approx(2 * digits["alphas"][0])
@@ -137,6 +177,94 @@ def test_where_the_default_is_safe_on_moons() -> None:
             means = [np.mean(values) for values in cells.values()]
             assert means == sorted(means)
             assert min(means) > 0
+
+
+LOOPS: dict[str, dict[str, Any]] = RECORD["loops"]
+WORSE = ["digits; CNN, BatchNorm; Adam", "digits; CNN, GroupNorm; Adam"]
+
+
+def test_where_the_front_page_s_loop_is_worse_and_why() -> None:
+    """By the rule of `rcad compare`: where ERM is underconfident, and at every lam and alpha."""
+    found = pages.judged(LOOPS["test"], "RCAD", "ERM")
+    assert len(found) == 2 * 16
+    assert [name for (name, metric), one in found.items() if (metric, one.outcome) == ("nll", "worse")] == WORSE
+    assert not [name for (name, metric), one in found.items() if (metric, one.outcome) == ("accuracy", "worse")]
+    for name in WORSE:
+        for cells in (LOOPS["test"][name], LOOPS["held"][name]):
+            assert pages.overconfidence(cells["ERM"]) < -3
+        assert (
+            pages.difference(LOOPS["test"][name]["random direction"]["nll"], LOOPS["test"][name]["RCAD"]["nll"])[0] > 0
+        )
+    for name, cells in LOOPS["held"].items():
+        if name.startswith("digits"):
+            assert np.mean(cells["1, 0.1"]["confidence"]) < np.mean(cells["ERM"]["confidence"])
+            nll = [np.mean(cells[f"{share}, 0.1"]["nll"]) for share in ("0.25", "0.5", "1")]
+            assert nll == sorted(nll, reverse=True)
+    least, *_ = sorted(LOOPS["held"], key=lambda name: pages.overconfidence(LOOPS["held"][name]["ERM"]))
+    assert least == loops.WORST == WORSE[0]
+    plain = np.mean(LOOPS["held"][least]["ERM"]["nll"])
+    assert all(np.mean(one["nll"]) > plain for key, one in LOOPS["held"][least].items() if key != "ERM")
+    assert len(LOOPS["loops"]) == len(loops.LOOPS)
+    for cells in LOOPS["loops"].values():
+        assert np.mean(cells["RCAD"]["nll"]) > np.mean(cells["ERM"]["nll"])
+        assert pages.overconfidence(cells["ERM"]) < 2
+
+
+def test_another_reward_loses_less_and_repairs_nothing() -> None:
+    found = pages.judged(LOOPS["test"], "uniform", "ERM")
+    worse = [(name, metric) for (name, metric), one in found.items() if one.outcome == "worse"]
+    assert worse == [*((name, "nll") for name in WORSE), ("CIFAR-100; CNN, BatchNorm; SGD", "accuracy")]
+    below = 0
+    for name, cells in LOOPS["test"].items():
+        mean, half = pages.difference(cells["uniform"]["nll"], cells["RCAD"]["nll"])
+        below += name.startswith("digits") and mean < -half
+        if name in WORSE:
+            whole, rest = (pages.difference(cells[key]["nll"], cells["ERM"]["nll"])[0] for key in ("RCAD", "uniform"))
+            assert rest == pytest.approx(whole / 5, rel=0.1)
+        elif name.startswith("digits"):
+            assert mean < half
+    assert below == 6
+    ahead = {  # of the default, where lam was chosen
+        name: np.mean(cells["0.01"]["nll"]) < np.mean(RECORD["choice"][name][RECORD["chosen"]]["nll"])
+        for name, cells in RECORD["uniform"].items()
+    }
+    assert not ahead["digits, 100 labels"]
+    assert not ahead["breast cancer"]
+    assert all(ahead[name] for name in ahead if name.startswith("moons"))
+
+
+def test_the_pages_say_by_how_much_the_loop_is_worse() -> None:
+    texts = [" ".join((ROOT / f"docs/{name}.md").read_text(encoding="utf-8").split()) for name in ("concepts", "faq")]
+    for name in WORSE:
+        cells = LOOPS["test"][name]
+        assert all(pages.shown(cells["RCAD"], cells["ERM"])[1:] in text for text in texts)
+        assert pages.shown(cells["uniform"], cells["ERM"])[1:] in texts[0]
+    assert pages.shown(LOOPS["test"][WORSE[0]]["uniform"], LOOPS["test"][WORSE[0]]["ERM"])[1:] in texts[1]
+    cells = LOOPS["held"][WORSE[0]]
+    assert pages.shown(cells["1, 0.1"], cells["ERM"])[1:] in texts[0]
+    assert all(pages.shown(cells["1, 0.02"], cells["ERM"])[1:] in text for text in texts)
+
+
+@pytest.mark.parametrize("kind", loops.NETWORKS)
+def test_networks_side_by_side_are_those_apart(kind: str) -> None:
+    torch.manual_seed(0)
+    both = loops.Networks(kind, 8, seeds=2).double()
+    x = torch.rand(2, 6, 1, 8, 8, dtype=torch.float64)
+    together = both(x.flatten(0, 1)).unflatten(0, (2, 6))
+    for k in range(2):
+        one = loops.Networks(kind, 8).double()
+        own = {name: value.chunk(2)[k] if value.ndim else value for name, value in both.state_dict().items()}
+        one.load_state_dict(own)
+        torch.testing.assert_close(together[k], one(x[k]))
+
+
+def test_the_loop_of_the_study_trains() -> None:
+    splits = [loops.digits(test=False, seed=seed) for seed in range(2)]
+    found = loops.train(splits, kind="CNN", optimizer="Adam", seed=0, make=loops.at(1.0, 0.1), epochs=10, batch=25)
+    assert all(len(values) == 2 for values in found.values())
+    assert min(found["accuracy"]) > 30
+    shared = set(map(bytes, splits[0].x.numpy())) & set(map(bytes, loops.digits(test=True, seed=0).judge_x.numpy()))
+    assert not shared  # test images are in no training set that a choice has seen
 
 
 def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:

@@ -257,6 +257,7 @@ def _alpha(study: Study) -> Details:
     problems = {f"linear, beta {problem['beta']:g}": problem for problem in results["linear"]}
     return {
         "In short": _alpha_summary({**problems, **tried}, results.get("dropped")),
+        **({"Rules that ask a model": _alpha_flips(results, {**problems, **tried})} if "flips" in results else {}),
         **({"Images": _alpha_images(results["images"])} if "images" in results else {}),
         "Linear theory": [linear],
         "Moons and digits": [moons_and_digits],
@@ -290,6 +291,31 @@ def _alpha_summary(settings: Mapping[str, JSON], dropped: JSON | None) -> list[s
         count = len(dropped["ratios"])
         lines.append(caption("alpha_dropped", rule=dropped["rule"], close=close, settings=count, alphas=alphas))
     return lines
+
+
+def _alpha_flips(results: JSON, settings: Mapping[str, JSON]) -> list[Part]:
+    """Where the prediction of a model trained by ERM changes, as a rule for alpha, beside the suggestion."""
+    named = {name: {"suggested": setting["suggested"], **results["flips"][name]} for name, setting in settings.items()}
+    rows, lines = [], []
+    for name, found in named.items():
+        best = settings[name]["best_alpha"]
+        cells = (f"{one['alpha']:.3g} ({one['alpha'] / best:.1f}x), {one['accuracy']:.1f}" for one in found.values())
+        rows.append([name, f"{best:.3g}, {settings[name]['best']:.1f}", *cells])
+    for rule, words in WORDS["alpha"]["rules"].items():
+        ratios = [found[rule]["alpha"] / settings[name]["best_alpha"] for name, found in named.items()]
+        cost = [settings[name]["best"] - found[rule]["accuracy"] for name, found in named.items()]
+        above = sum(found[rule]["accuracy"] > settings[name]["erm"] for name, found in named.items())
+        ends = {"near": sum(0.5 <= ratio <= 2 for ratio in ratios), "low": min(ratios), "high": max(ratios)}
+        ends |= {"above": above, "median": np.median(cost), "worst": max(cost), "settings": len(named)}
+        lines.append(caption("alpha_rule", rule=capital(words), **ends))
+    if "image_flips" in results:
+        image = results["images"][-1]
+        found = {"suggested": image["suggested"], **{k: np.median(v) for k, v in results["image_flips"].items()}}
+        best = image["best"]["NLL"]
+        cells = (f"{WORDS['alpha']['rules'][rule]} {alpha:.2g} ({alpha / best:.1f}x)" for rule, alpha in found.items())
+        lines.append(caption("alpha_image_rules", setting=image["setting"], best=best, rules=", ".join(cells)))
+    header = ["setting", "best alpha", *WORDS["alpha"]["rules"].values()]
+    return [Table(header, rows, caption("alpha_flips")), *lines]
 
 
 def _alpha_images(settings: Sequence[JSON]) -> list[Part]:
