@@ -18,6 +18,7 @@ from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.compare import COMPARISON, Comparison
 from rcad.study.compare_page import _evidence, difference_tables, document, judged, results_table
+from rcad.study.tune import Tuning
 
 pytest.importorskip("scipy.stats")
 pytest.importorskip("jinja2")
@@ -153,9 +154,16 @@ def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest
         compare()
     with pytest.raises(InputError, match="checksum"):
         Comparison.read(file)
-    file.write_text(json.dumps({**plain, "methods": {"rcad": 3}}))
-    with fails_in_one_line("expected the comparison in out/compare.json.methods.rcad to be of type dict"):
-        compare()
+    for methods, says in (
+        ({"rcad": 3}, "expected the comparison in out/compare.json.methods.rcad to be of type dict"),
+        (
+            {"rcad": {**plain["methods"]["rcad"], "seeds": {}}},
+            "expected the comparison in out to hold what its kind has",
+        ),
+    ):
+        file.write_text(json.dumps({**plain, "methods": methods}))
+        with fails_in_one_line(says):
+            compare()
 
 
 def test_the_page_says_it_all(record: Record, tmp_path: Path) -> None:
@@ -251,6 +259,19 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("call", [rcad.compare, rcad.tune])
-def test_a_budget_is_at_least_one(call: Any) -> None:
-    with fails_in_one_line("expected budget to be a whole number >= 1, but got 0"):
-        call("digits", budget=0)
+def test_numbers_that_cannot_be(call: Any) -> None:
+    for given, says in (
+        ({"budget": 0}, "expected budget to be a whole number >= 1, but got 0"),
+        ({"seeds": 0}, "expected seeds to be a number >= 1 or a list of seeds, each once, but got 0"),
+        ({"seeds": [1, 1]}, "each once, but got [1, 1]"),
+        ({"seeds": [0.5]}, "expected each of seeds to be a whole number >= 0, but got 0.5"),
+    ):
+        with fails_in_one_line(says):
+            call("digits[:60]", **given)
+
+
+def test_a_damaged_record_is_told_in_one_line() -> None:
+    for result, names in ((Comparison({}), ("question", "diverged", "next")), (Tuning({}), ("best", "command"))):
+        for name in names:
+            with fails_in_one_line("to hold what its kind has, but got KeyError"):
+                getattr(result, name)
