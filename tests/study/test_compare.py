@@ -97,6 +97,9 @@ def test_sentences_and_tables_have_one_sign(record: Record) -> None:
     page = markdown(document(record))
     assert page.count("positive where the method is better") == 1
     assert not re.search("positive is better|higher by|lower by|better by", page)
+    # What is rounded to nothing has no sign, and a p-value is seen to be below the level.
+    gap |= {"mean": -0.0004, "low": -0.092, "high": 0.09, "p_holm": 0.0498}
+    assert _evidence(gap) == "gain 0.000 [-0.092, 0.090] nats, p = 0.04980"
 
 
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
@@ -202,13 +205,24 @@ def test_results_and_cost(record: Record) -> None:
     assert (ours[-1].text, ours[1].note) == ("3.0", "1 diverged")
     assert (control[1].text, control[0].note, control[0].mark) == ("-", "control", "aside")
     # The time of a clock is the machine's as much as the method's; the passes are counted.
-    assert "in 8 s of CPU time" in markdown(document(record))
+    assert "in 8.0 s of CPU time" in markdown(document(record))
     assert " 8 s" not in markdown(document({**record, "cost": "time"}))
     for cell in record["methods"].values():
         del cell["passes"]  # as before they were counted
     earlier = results_table(record)
     assert "cost, ERM = 1" not in earlier.header
     assert "Cost" not in earlier.caption
+
+
+def test_too_few_seeds_are_told_once_for_a_table() -> None:
+    record = compared(cells({"rcad": 2.0, "mixup": 0.0}, n=2))
+    question, *others = record["sentences"]
+    assert question.endswith("is not tested: too few seeds for a test: 2, at least 3 are needed.")
+    assert others == ["Accuracy: nothing is tested.", "NLL: nothing is tested.", "Brier score: nothing is tested."]
+    alone, table = difference_tables(record)
+    assert table.caption.endswith(" Too few seeds for a test: 2, at least 3 are needed.")
+    assert {row[3].note for row in table.cells} == {""}
+    assert (alone.header[4], table.header[4]) == ("p", "p (Holm)")
 
 
 def test_differences(record: Record) -> None:

@@ -194,7 +194,7 @@ class _Work:
         self.settings: dict[str, Any] = {
             "about": self.about,
             "data": first.data.name,
-            "command": command(*self.words),
+            "command": command(*self.words, *([] if self.out is None else ["--out", str(self.out)])),
             "seeds": self.seeds,
             "budget": self.budget,
             "epochs": config.train.epochs,
