@@ -183,14 +183,13 @@ def _direction(record: Record) -> list[str]:
 
 def _against_base(gaps: Sequence[Record], other: str) -> str:
     """The methods that are better or worse than ERM by one metric."""
-    if all(gap["p_two"] is None for gap in gaps):
-        return f"{capital(WORDS[gaps[0]['metric']])}: nothing is tested."
     parts = []
     for outcome in ("better", "worse"):
         methods = [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
         if methods:
             parts.append(f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM")
-    text = "; ".join(parts) or f"none of the {other}methods is shown to differ from ERM"
+    tested = any(gap["p_two"] is not None for gap in gaps)
+    text = "; ".join(parts) or f"none of the {other}methods is {'shown to differ from ERM' if tested else 'tested'}"
     return f"{capital(WORDS[gaps[0]['metric']])}: {text}."
 
 
