@@ -45,9 +45,15 @@ def test_a_table_with_categories_and_the_same_command_again(
         (("--epochs", 2), "expected epochs 3"),
         (("--metric", "rmse"), "expected metric nll"),
         (("--methods", "erm,adversarial_training", "--no-controls"), "rcad is not among them"),
-        (("--target", "colour"), "compares on 'my.csv'; pass another --out"),
+        (("--target", "colour"), "expected target price as in rcad-compare/compare.json, but got colour"),
+        (("--drop", "colour"), "expected drop None"),
+        (("--target", "colour", "--metric", "rmse"), "expected --metric to be one of"),  # options come first
+        (("--lr", 0.1), "expected the data, settings and code that made erm in rcad-compare/compare.json"),
+        (("--set", "data.validation=0", "--set", "train.selection=last"), "e.g. --set data.validation=0.1"),
     ):
         refused(*COMPARE, *words, says=says)
+    files(my_dot_csv=table().replace("1", "2", 1))
+    refused(*COMPARE, says="code that made erm in rcad-compare/compare.json, but they have changed; pass another")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
 
@@ -97,6 +103,10 @@ def test_images_go_through_the_store(done: Cli) -> None:
     assert "test_accuracy" not in result.out  # no run's test number is shown on the way
     assert {name: cell["passes"] for name, cell in record["methods"].items()} == {"erm": 3.0, "rcad": 6.0}
     assert "s of time" not in result.err + (OUT / "compare.md").read_text()
+    # The command to run next takes the runs that are there.
+    command = record["next"]["command"]
+    assert command.endswith("--runs rcad-compare/runs --out rcad-compare-budget-8")
+    assert done(*shlex.split(command.replace("--budget 8", "--budget 2"))[1:]).err.count("done already") == 6
 
 
 def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:

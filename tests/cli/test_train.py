@@ -34,7 +34,7 @@ def test_files_that_changed_are_not_done_already(done: Cli, cli: Cli) -> None:
     head, *rows = table().splitlines()
     few = "\n".join([head, *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))])
     for text, says in (
-        (table(70), "my.csv has changed since; remove that run (rcad runs prune)"),
+        (table(70), "my.csv has changed since; use another folder of runs, or remove the run: rcad runs prune "),
         ("\n".join([head.replace("colour", "color"), *rows]), "or cannot be read: expected target to be a column"),
         (few, "my.csv has changed since or cannot be read: expected every class to keep"),
     ):

@@ -97,7 +97,8 @@ def test_the_task_can_be_told():
     assert read("a,y\n1,0\n2,1\n3,1\n", task="regression").train.y.dtype == np.float32
     data = read("a,y\n1,0.5\n2,1\n3,1\n", task="classification")
     assert (data.classes, data.train.y.tolist()) == (("0.5", "1"), [0, 1, 1])
-    assert data.note.endswith("classification as told")
+    assert data.note.endswith("classification as told; classes with only one row, too few to learn and to test: '0.5'")
+    assert read("a,y\n1,0.5\n2,1\n3,1\n4,0.5\n", task="classification").omissions == ()
 
 
 def test_columns_are_dropped_and_targets_may_be_counted():
@@ -265,7 +266,7 @@ def test_numbers_and_dates_as_people_write_them(texts, expected):
 def test_how_dates_are_read_that_could_be_read_two_ways_is_said(texts, reading):
     data = read(lines("a|b|y", *(f"{text}|{i}|{i % 2}" for i, text in enumerate(texts))))
     assert data.columns == ("a", "b")
-    assert data.omissions == (f"'a': {texts[0]} is read {reading}; if that is wrong, write dates as 2012-11-05",)
+    assert data.omissions[0] == f"'a': {texts[0]} is read {reading}; if that is wrong, write dates as 2012-11-05"
     assert data.omissions[0] in data.note
     later = new(f"a|b\n{texts[-1]}|1\n25/12/2012|1\n")
     if "day first" in reading:  # as in training, whatever these rows are

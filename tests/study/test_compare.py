@@ -18,6 +18,7 @@ from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.study.compare import COMPARISON, Comparison
 from rcad.study.compare_page import _evidence, difference_tables, document, judged, results_table
+from rcad.study.tune import Tuning
 
 pytest.importorskip("scipy.stats")
 pytest.importorskip("jinja2")
@@ -96,6 +97,9 @@ def test_sentences_and_tables_have_one_sign(record: Record) -> None:
     page = markdown(document(record))
     assert page.count("positive where the method is better") == 1
     assert not re.search("positive is better|higher by|lower by|better by", page)
+    # What is rounded to nothing has no sign, and a p-value is seen to be below the level.
+    gap |= {"mean": -0.0004, "low": -0.092, "high": 0.09, "p_holm": 0.0498}
+    assert _evidence(gap) == "gain 0.000 [-0.092, 0.090] nats, p = 0.04980"
 
 
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
@@ -153,9 +157,16 @@ def test_results_that_changed_are_not_judged(tmp_path: Path, monkeypatch: pytest
         compare()
     with pytest.raises(InputError, match="checksum"):
         Comparison.read(file)
-    file.write_text(json.dumps({**plain, "methods": {"rcad": 3}}))
-    with fails_in_one_line("expected the comparison in out/compare.json.methods.rcad to be of type dict"):
-        compare()
+    for methods, says in (
+        ({"rcad": 3}, "expected the comparison in out/compare.json.methods.rcad to be of type dict"),
+        (
+            {"rcad": {**plain["methods"]["rcad"], "seeds": {}}},
+            "expected the comparison in out to hold what its kind has",
+        ),
+    ):
+        file.write_text(json.dumps({**plain, "methods": methods}))
+        with fails_in_one_line(says):
+            compare()
 
 
 def test_the_page_says_it_all(record: Record, tmp_path: Path) -> None:
@@ -194,13 +205,24 @@ def test_results_and_cost(record: Record) -> None:
     assert (ours[-1].text, ours[1].note) == ("3.0", "1 diverged")
     assert (control[1].text, control[0].note, control[0].mark) == ("-", "control", "aside")
     # The time of a clock is the machine's as much as the method's; the passes are counted.
-    assert "in 8 s of CPU time" in markdown(document(record))
+    assert "in 8.0 s of CPU time" in markdown(document(record))
     assert " 8 s" not in markdown(document({**record, "cost": "time"}))
     for cell in record["methods"].values():
         del cell["passes"]  # as before they were counted
     earlier = results_table(record)
     assert "cost, ERM = 1" not in earlier.header
     assert "Cost" not in earlier.caption
+
+
+def test_too_few_seeds_are_told_once_for_a_table() -> None:
+    record = compared(cells({"rcad": 2.0, "mixup": 0.0}, n=2))
+    question, *others = record["sentences"]
+    assert question.endswith("is not tested: too few seeds for a test: 2, at least 3 are needed.")
+    assert others[:2] == ["Accuracy: none of the other methods is tested.", "NLL: none of the methods is tested."]
+    alone, table = difference_tables(record)
+    assert table.caption.endswith(" Too few seeds for a test: 2, at least 3 are needed.")
+    assert {row[3].note for row in table.cells} == {""}
+    assert (alone.header[4], table.header[4]) == ("p", "p (Holm)")
 
 
 def test_differences(record: Record) -> None:
@@ -251,6 +273,19 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("call", [rcad.compare, rcad.tune])
-def test_a_budget_is_at_least_one(call: Any) -> None:
-    with fails_in_one_line("expected budget to be a whole number >= 1, but got 0"):
-        call("digits", budget=0)
+def test_numbers_that_cannot_be(call: Any) -> None:
+    for given, says in (
+        ({"budget": 0}, "expected budget to be a whole number >= 1, but got 0"),
+        ({"seeds": 0}, "expected seeds to be a number >= 1 or a list of seeds, each once, but got 0"),
+        ({"seeds": [1, 1]}, "each once, but got [1, 1]"),
+        ({"seeds": [0.5]}, "expected each of seeds to be a whole number >= 0, but got 0.5"),
+    ):
+        with fails_in_one_line(says):
+            call("digits[:60]", **given)
+
+
+def test_a_damaged_record_is_told_in_one_line() -> None:
+    for result, names in ((Comparison({}), ("question", "diverged", "next")), (Tuning({}), ("best", "command"))):
+        for name in names:
+            with fails_in_one_line("to hold what its kind has, but got KeyError"):
+                getattr(result, name)

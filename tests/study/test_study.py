@@ -31,6 +31,7 @@ from rcad.study.study import (
     lineup,
     overlap,
     passes,
+    planned,
     space_of,
     split_of,
 )
@@ -66,10 +67,10 @@ def contestant(text: str) -> Contestant:
     return Contestant(method_text(rows), rows, "asked")
 
 
-def compete(one: Contestant, splits: Any, budget: int, backend: Any, known: Any = None, by: str = "nll") -> Any:
+def compete(one: Contestant, splits: Any, budget: int, backend: Any) -> Any:
     config, problem = next(iter(splits.values()))
     space = space_of(one.rows, config, problem, Setup(data="d"))
-    return compete_in(one, splits, space, budget, by, backend, SILENT, known)
+    return compete_in(planned(one, splits, space, budget, "nll"), "nll", backend, SILENT)
 
 
 class Recorded:
@@ -115,18 +116,6 @@ def test_every_method_has_the_same_budget(splits: Splits) -> None:
     # A control tries the steps and the weights of RCAD.
     rcad, control = ([dict(one.method[0][1]) for one in tried[name]] for name in ("rcad", "rcad_random"))
     assert [{key: row[key] for key in ("alpha", "lam")} for row in rcad] == control
-
-
-def test_what_was_done_is_not_done_again(splits: Splits) -> None:
-    first = compete(contestant("rcad"), splits, 1, Recorded([1.0, 2.0]))
-    idle = Recorded([])
-    again = compete(contestant("rcad"), splits, 1, idle, known=first)
-    assert (again, idle.configs) == (first, [])
-    changed = {s: (replace(c, train=replace(c.train, epochs=9)), p) for s, (c, p) in splits.items()}
-    for other, budget in ((splits, 2), (changed, 1)):
-        backend = Recorded([1.0] * 2 * budget)
-        compete(contestant("rcad"), other, budget, backend, first)
-        assert backend.configs
 
 
 def test_stacked_runs_equal_single_runs(splits: Splits, tmp_path: Path) -> None:

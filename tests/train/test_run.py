@@ -274,7 +274,8 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Plac
     assert line.endswith("; 2 epochs of 2 steps")
     assert plan_of(config, place).startswith(f"{line}, about ")
     assert "rcad(alpha=0.5, lam=0.02)" in plan_of(small("rcad(alpha=0.5, lam=0.02)"), place)
-    assert plan_of(small(data="nowhere.csv"), place).startswith("this run cannot begin here: expected ")
+    with pytest.raises(InputError, match="expected a file or folder at nowhere"):
+        plan_of(small(data="nowhere.csv"), place)
     assert not [note for note in watcher.notes if "far below" in note]
     run(small("rcad(alpha=0.05)", epochs=1, data="digits[:60]"), place, watcher)
     (warning,) = [note for note in watcher.notes if "far below" in note]

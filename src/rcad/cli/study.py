@@ -36,7 +36,7 @@ def compare(
 ) -> None:
     """Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.
 
-    The first line of the answer: is RCAD better than ERM by --metric? Each seed is another split of the data. ERM is
+    The first line answers: is RCAD better than ERM by --metric? Each seed is another split of the data. ERM is
     always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
     OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
     command again to continue or to add methods: nothing is trained twice. Exit code 1: a run that was tested diverged.

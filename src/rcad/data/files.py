@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from rcad.errors import InputError
+from rcad.errors import InputError, shown
 
 # What a full or read-only disk says, as opposed to a damaged source or a lost connection.
 DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
@@ -158,7 +158,7 @@ def _plain_file(archive: Path, member: tarfile.TarInfo, folder: str) -> tarfile.
         if not member.isreg() and not member.isdir():
             raise tarfile.SpecialFileError(member)
         return tarfile.data_filter(member, folder)
-    except tarfile.FilterError as error:
+    except tarfile.FilterError:
         raise InputError(
-            f"expected only files inside the folder in {archive}, but {error}; do not use this archive"
+            f"expected only plain files inside the folder, but {shown(member.name)} in {archive} is none; do not use it"
         ) from None

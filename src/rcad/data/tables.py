@@ -77,6 +77,10 @@ def load(
     y: npt.NDArray[Any]
     if chosen == "classification":
         y, classes = class_labels(table, target)
+        single = [repr(classes[k]) for k in np.flatnonzero(np.bincount(y) == 1)]
+        if single:
+            names = ", ".join([*single[:3], *(["..."] if len(single) > 3 else [])])
+            omissions.append(f"classes with only one row, too few to learn and to test: {names}")
     else:
         y, classes = compact(_targets(table, target, style)), ()
         if y.min() == y.max():

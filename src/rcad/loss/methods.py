@@ -170,6 +170,32 @@ def recipe(build: Callable[P, Method]) -> Callable[P, Method]:
     return make
 
 
+__all__ = [
+    "METHODS",
+    "Method",
+    "ada",
+    "adversarial_training",
+    "adversarial_two_views",
+    "bernoulli",
+    "compose",
+    "confidence_penalty",
+    "cutmix",
+    "cutout",
+    "data_augmentation",
+    "erm",
+    "gaussian",
+    "label_smoothing",
+    "ls_on_adv",
+    "me_ada",
+    "method",
+    "mixup",
+    "rcad",
+    "rcad_random",
+    "rcad_released",
+    "rcad_text",
+    "two_views",
+]
+
 Bounds = tuple[float, float] | None
 Convention = Literal["all", "others"]
 Direction = Literal["plain", "training"]
@@ -332,6 +358,3 @@ def method_defaults() -> Defaults:
         name: {key: parameter.default for key, parameter in signature(make).parameters.items()}
         for name, make in {**METHODS, **OWN}.items()
     }
-
-
-__all__ = ["METHODS", "Method", "compose", "method", *METHODS]

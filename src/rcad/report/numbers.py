@@ -26,7 +26,7 @@ def fixed(value: float | None, places: int, *, sign: bool = False, minus: str = 
 def by_size(value: float | None, spread: float | None = None, *, sign: bool = False) -> str:
     """The value with as many decimals as show two digits of its spread; without one, three of its own."""
     places = decimals(spread, 2) if spread else decimals(value, 3)
-    return fixed(value, places, sign=sign, minus="-")
+    return fixed(value, places, sign=sign and round(value or 0.0, places) != 0, minus="-")  # zero has no side
 
 
 def with_spread(mean: float | None, spread: float | None) -> str:

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from rcad.errors import InputError, need, shaped, shown
-from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing, write_text
+from rcad.errors import InputError, need, shown
+from rcad.runs.files import READABLE, dumps, expecting, loads, make_folder, replacing, set_aside, write_text
 from rcad.runs.record import RunRecord
 
 SUFFIX = ".jsonl.gz"
@@ -73,6 +73,8 @@ def write_pack(path: Path, runs: Iterable[PackedRun]) -> int:
             "pack fewer of them to a file"
         )
     make_folder(path.parent)
+    if path.is_dir():
+        set_aside(path)
     with replacing(path) as temporary:
         temporary.write_bytes(content)
     return len(content)
@@ -136,13 +138,17 @@ def _plain(run: PackedRun) -> dict[str, Any]:
 
 @lru_cache(maxsize=32)
 def _read(path: Path, modified: int, size: int) -> Mapping[str, PackedRun]:
-    sources = ((f"{path}, line {number}", line) for number, line in enumerate(_lines(path), 2))
-    packed = [_packed(loads(line, source), source) for source, line in sources]
-    return MappingProxyType({run.record.id: run for run in packed})
+    header, lines = _lines(path)
+    runs = {}
+    for number, line in enumerate(lines, 2):
+        packed = _packed(loads(line, f"{path}, line {number}"), f"{path}, line {number}")
+        runs[packed.record.id] = packed
+    if len(runs) != header["runs"]:
+        raise broken_pack(path, f"{len(runs)} runs where its header says {shown(header['runs'])}")
+    return MappingProxyType(runs)
 
 
-def _lines(path: Path) -> Sequence[str]:
-    """Those of the runs, which the header's checksum covers."""
+def _lines(path: Path) -> tuple[dict[str, Any], Sequence[str]]:
     try:
         with gzip.open(path) as file:
             content = file.read(LARGEST_TEXT + 1)
@@ -162,18 +168,25 @@ def _lines(path: Path) -> Sequence[str]:
                 f"expected a pack of schema {SCHEMA} in {path}, but got {shown(header.get('schema'))}; "
                 "read it with the version of rcad that wrote it"
             )
-        if header.get("sha256") != hashlib.sha256(body).hexdigest():
+        if header.get("sha256") != hashlib.sha256(body).hexdigest() or "runs" not in header:
             raise broken_pack(path, "lines that do not match its checksum")
-        return body.decode().split("\n")[:-1]
+        return header, body.decode().split("\n")[:-1]
     except UnicodeDecodeError:
         raise broken_pack(path, "bytes that are no text") from None
 
 
 def _packed(plain: Any, source: str) -> PackedRun:
-    evaluations = shaped(source, plain, {"record": dict, "evaluations": {str: dict}})["evaluations"]
-    if not all(map(_FILE.fullmatch, evaluations)):
+    if not isinstance(plain, dict) or plain.keys() != {"record", "evaluations"}:
+        raise InputError(f"expected a record and its evaluations in {source}, but got {shown(plain)}")
+    evaluations = plain["evaluations"]
+    if not isinstance(evaluations, dict) or not all(
+        _FILE.fullmatch(name) and isinstance(evaluation, dict) for name, evaluation in evaluations.items()
+    ):
         raise InputError(f"expected evaluations by file name in {source}, but got {shown(evaluations)}")
-    return PackedRun(RunRecord.from_dict(plain["record"], source=source), evaluations)
+    record = RunRecord.from_dict(plain["record"], source=source)
+    if not record.is_final:
+        raise InputError(f"expected a finished run in {source}, but {record.id} is {record.status}")
+    return PackedRun(record, evaluations)
 
 
 def broken_pack(path: Path, reason: str) -> InputError:

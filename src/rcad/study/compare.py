@@ -15,7 +15,7 @@ from pathlib import Path
 from signal import SIGINT
 from typing import Any
 
-from rcad.errors import InputError, command, is_number, one_of, shaped, whole
+from rcad.errors import InputError, command, fitting, is_number, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method, sources
 from rcad.loss.methods import method_defaults
 from rcad.runs.files import Kind, ready_folder, write_sealed
@@ -29,13 +29,16 @@ from rcad.study.study import (
     METRICS,
     Contestant,
     HeldOut,
+    Plan,
     Setup,
     at_start,
     check_suitable,
     compete,
+    each_once,
     lineup,
     named_data,
     overlap,
+    planned,
     space_of,
     split_of,
 )
@@ -64,18 +67,21 @@ class Comparison(StudyResult):
     @property
     def question(self) -> Mapping[str, Any]:
         """The first comparison: method, against, metric, mean, low, high, p_two, outcome."""
-        return self.record["question"]  # type: ignore[no-any-return]
+        with self._reading():
+            return self.record["question"]  # type: ignore[no-any-return]
 
     @property
     def diverged(self) -> int:
         """How many of the tested runs diverged."""
-        results = self.record["results"].values()
-        return sum(result[self.record["metric"]]["diverged"] for result in results)
+        with self._reading():
+            results = self.record["results"].values()
+            return sum(result[self.record["metric"]]["diverged"] for result in results)
 
     @property
     def next(self) -> str:
         """The command to run next."""
-        return str(self.record["next"]["command"])
+        with self._reading():
+            return str(self.record["next"]["command"])
 
 
 COMPARISON = Comparison.KIND = Kind("rcad comparison", 1, lambda plain, schema: Comparison(plain))
@@ -129,10 +135,9 @@ def compare(
     if budget is not None:
         whole("budget", budget, minimum=1)
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
-    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=tuple(devices), **where) as (folder, place):
-        work = _Work(setup, methods, metric, numbers, budget, controls, folder, place)
+        work = _Work(setup, methods, metric, each_once(seeds), budget, controls, folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)
 
@@ -153,8 +158,6 @@ class _Work:
     def __post_init__(self) -> None:
         setup = self.setup
         self.about = {"data": setup.data, "target": setup.target, "task": setup.task, **setup.own}
-        before = None if self.out is None else _earlier(self.out, self.about)
-        self.earlier_cells = {} if before is None else before["methods"]
         first = setup.config((("erm", ()),))
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
@@ -170,9 +173,6 @@ class _Work:
             self.setup = setup = replace(setup, epochs=EPOCHS)
         configs = {rows: setup.config(rows) for rows, _ in roles}
         self.contestants = [Contestant(method_text(rows), configs[rows].method, role) for rows, role in roles]
-        for name, rows, _ in self.contestants:
-            if self.earlier_cells.get(name, {}).get("sources", now := sources(rows)) != now:
-                raise InputError(f"expected {name} as {self.out} has it, but its code has changed; pass another --out")
         device, base = pick_device(self.place.device), next(iter(configs.values()))
         self.splits = {
             seed: (split := split_of(base, seed, dataset), prepare(split, dataset, device)) for seed in self.seeds
@@ -194,7 +194,7 @@ class _Work:
         self.settings: dict[str, Any] = {
             "about": self.about,
             "data": first.data.name,
-            "command": command(*self.words),
+            "command": command(*self.words, *([] if self.out is None else ["--out", str(self.out)])),
             "seeds": self.seeds,
             "budget": self.budget,
             "epochs": config.train.epochs,
@@ -205,8 +205,25 @@ class _Work:
             "held_out": self.held_out.to_dict(),
             "cost": CPU_TIME if self.stacked else "time",
         }
-        if self.out is not None and before is not None:
-            _check_goes_on(self.out / FILE, before, self.settings, list(self.spaces))
+        self.known = {} if self.out is None else self._known(self.out)
+
+    def _known(self, out: Path) -> Cells:
+        """The results that an earlier call left in the folder, which must be of this plan."""
+        cells = _earlier(out, self.settings, list(self.spaces))
+        for contestant in self.contestants:
+            if (cell := cells.get(contestant.name)) is None:
+                continue
+            about = self._planned(contestant).about
+            if cell["key"] != about["key"]:
+                raise InputError(
+                    f"expected the data, settings and code that made {contestant.name} in {out / FILE}, but they have "
+                    "changed; pass another --out to keep both"
+                )
+            cell.update(about)
+        return cells
+
+    def _planned(self, contestant: Contestant) -> Plan:
+        return planned(contestant, self.splits, self.spaces[contestant.name], self.budget, self.metrics[0])
 
     def _words(self, names: Sequence[str]) -> list[str]:
         """`rcad compare ...` with what was left to it written out."""
@@ -236,7 +253,8 @@ class _Work:
             done = f"{len(cells)} of {plural(len(self.contestants), 'method')} done"
             code = stop.exit_code if isinstance(stop, Stopped) else exit_code(getattr(stop, "number", SIGINT))
             raise Stopped(f"stopped with {done}; run the same command to continue", code) from stop
-        result = Comparison(self._record(cells))
+        with fitting(f"the comparison in {self.out}", "pass another --out to make it again"):
+            result = Comparison(self._record(cells))
         result = result if self.out is None else result.save(self.out)
         numbers = {f"question/{key}": value for key, value in result.question.items()}
         for name, metric in product(cells, self.metrics):
@@ -247,19 +265,20 @@ class _Work:
     def _compete(self, contestant: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
         """Add a method's results to the cells, and write them as soon as they are there."""
         name, rows, _ = contestant
-        before, space = self.earlier_cells.get(name), self.spaces[name]
-        cell = compete(contestant, self.splits, space, self.budget, self.metrics[0], backend, progress, before)
+        if known := name in self.known:
+            cell = self.known[name]
+        else:
+            cell = compete(self._planned(contestant), self.metrics[0], backend, progress)
         cells[name] = cell
         if sources(rows):
             cell["sources"] = sources(rows)
         if self.out is not None:
-            # Methods of an earlier comparison that are not in this one stay until its report is written.
-            methods = {**self.earlier_cells, **cells}
+            # What the folder has stays until the report is written.
+            methods = {**self.known, **cells}
             record = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": methods})
             write_sealed(self.out / FILE, plain(record))
-        again = before is not None and before.get("key") == cell["key"]
         took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
-        progress.note(f"{name}: {plural(cell['runs'], 'run')}{', there already' if again else took}")
+        progress.note(f"{name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
         record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}
@@ -286,8 +305,9 @@ class _Work:
         return {"why": why, "command": self._train_line(name, cells[name])}
 
     def _again(self, why: str, option: str, value: int) -> dict[str, str]:
-        """The same command with another value of one option, into a folder of its own."""
-        words = list(self.words)
+        """The same command with another value of one option, into a folder of its own; runs that are kept are used."""
+        kept = [] if self.stacked or self.out is None else ["--runs", str(self.place.store.path)]
+        words = [*self.words, *kept]
         words[words.index(option) + 1] = str(value)
         out = f"{(self.out or Path('rcad-compare')).name}{option.removeprefix('-')}-{value}"
         return {"why": why, "command": command(*words, "--out", out)}
@@ -327,26 +347,23 @@ def _middle(values: Sequence[Any]) -> Any:
     return statistics.mode(values)
 
 
-def _earlier(out: Path, about: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The record of an earlier comparison on the same data in this folder; all else is refused."""
+def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The methods' results of an earlier comparison in this folder; refuses settings under which they would be lost."""
+    path, cell = out / FILE, {"key": str, "runs": int, "seconds": float}
     record = earlier([out / name for name in Comparison.NAMES], "comparison", target=KIND)
     if record is None:
-        return None
-    if record.get("about") != about:
-        other = dict(record["about"]).get("data") if isinstance(record.get("about"), dict) else None
-        raise InputError(f"expected a folder for this data, but {out / FILE} compares on {other!r}; pass another --out")
-    return shaped(f"the comparison in {out / FILE}", record, {"methods": {str: dict}})  # type: ignore[no-any-return]
-
-
-def _check_goes_on(path: Path, before: Mapping[str, Any], settings: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Refuse settings under which results that are in the folder would be lost."""
-    for key in ("seeds", "budget", "epochs", "metric"):
-        if before.get(key, settings[key]) != settings[key]:
-            raise InputError(
-                f"expected {key} {before[key]} as in {path}, but got {settings[key]}; pass another --out to keep both"
-            )
+        return {}
+    before = shaped(f"the comparison in {path}", record, {"about": dict, "methods": {str: cell}})
+    there, asked = before["about"], plain(settings["about"])
+    pairs = {key: (there.get(key), asked.get(key)) for key in {**there, **asked}}
+    # One that was interrupted has no settings yet: the keys of its results say whether they are of these.
+    pairs |= {key: (before.get(key, settings[key]), settings[key]) for key in ("seeds", "budget", "epochs", "metric")}
+    for key, (old, new) in pairs.items():
+        if old != new:
+            raise InputError(f"expected {key} {old} as in {path}, but got {new}; pass another --out to keep both")
     lost = [name for name in before["methods"] if name not in names]
     if lost:
         raise InputError(
             f"expected the methods that {path} compares, but {lost[0]} is not among them; add it, or pass another --out"
         )
+    return before["methods"]  # type: ignore[no-any-return]

@@ -11,10 +11,10 @@ from typing import Any
 from rcad.errors import is_number
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
-from rcad.runs.words import plural
+from rcad.runs.words import duration, plural
 from rcad.study.judge import QUESTION_RULE, compare_groups, judge_questions
 from rcad.study.pictures import dots, forests, in_words
-from rcad.study.statistics import describe
+from rcad.study.statistics import LEVEL, describe
 from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS
 
 Record = Mapping[str, Any]
@@ -108,7 +108,7 @@ def document(record: Record) -> Document:
     """The page: the answer, the seeds, the other comparisons, what was chosen, how it was judged."""
     command = Command(record["next"]["command"], f"Next. {record['next']['why']}:")
     short: list[Part] = [command, results_table(record), *what_was_done(record)]
-    took = f", in {record['seconds']:.0f} s of {CPU_TIME}" if record["cost"] == CPU_TIME else ""
+    took = f", in {duration(record['seconds'])} of {CPU_TIME}" if record["cost"] == CPU_TIME else ""
     sizes = record["sizes"]
     lead = (
         f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
@@ -188,7 +188,8 @@ def _against_base(gaps: Sequence[Record], other: str) -> str:
         methods = [f"{gap['method']} ({_evidence(gap)})" for gap in gaps if gap["outcome"] == outcome]
         if methods:
             parts.append(f"{listed(methods)} {'are' if len(methods) > 1 else 'is'} {outcome} than ERM")
-    text = "; ".join(parts) or f"none of the {other}methods is shown to differ from ERM"
+    tested = any(gap["p_two"] is not None for gap in gaps)
+    text = "; ".join(parts) or f"none of the {other}methods is {'shown to differ from ERM' if tested else 'tested'}"
     return f"{capital(WORDS[gaps[0]['metric']])}: {text}."
 
 
@@ -198,7 +199,12 @@ def _evidence(gap: Record) -> str:
 
 
 def _p(value: float | None) -> str:
-    return f"p = {p_value(value, 3)}".replace("p = <", "p < ")
+    return f"p = {_digits(value)}".replace("p = <", "p < ")
+
+
+def _digits(value: float | None) -> str:
+    """A p-value with so many digits that it is seen on which side of the level it lies."""
+    return p_value(value, 3 if value is None or round(value, 3) != LEVEL else 5)
 
 
 def _size(gap: Record) -> str:
@@ -252,28 +258,31 @@ def difference_tables(record: Record) -> list[Table]:
         "asked": "Your method against RCAD.",
         "control": "RCAD against its controls: is the adversarial direction what helps?",
     }
-    question = _difference_table(record, record["differences"][:1], "The question, judged alone.")
+    question = _difference_table(record, record["differences"][:1], "The question, judged alone.", "p")
     others = [(_against(record, role), caption) for role, caption in captions.items()]
     return [question, *(_difference_table(record, gaps, caption) for gaps, caption in others if gaps)]
 
 
-def _difference_table(record: Record, gaps: Sequence[Record], caption: str) -> Table:
+def _difference_table(record: Record, gaps: Sequence[Record], caption: str, p: str = "p (Holm)") -> Table:
     several = len({gap["against"] for gap in gaps}) > 1
+    notes = {gap["note"] for gap in gaps}
+    shared = notes.pop() if len(gaps) > 1 and len(notes) == 1 else ""  # said once, or every row would be wide
+    caption += f" {capital(shared)}." if shared else ""
     rows: list[dict[str, str | Cell]] = [
         {
             "method": gap["method"],
             **({"against": gap["against"]} if several else {}),
             "by": WORDS[gap["metric"]],
             "gain [95%]": with_interval(gap["mean"], gap["low"], gap["high"]),
-            "verdict": Cell(gap["outcome"], note=gap["note"], mark=MARKS[gap["outcome"]]),
-            "p (Holm)": p_value(gap["p_holm"], 3),
+            "verdict": Cell(gap["outcome"], note="" if shared else gap["note"], mark=MARKS[gap["outcome"]]),
+            p: _digits(gap["p_holm"]),
             "effect d": by_size(gap["effect"], sign=True),
             "seeds won": _seeds_won(record, gap),
             "seeds needed": "-" if gap["seeds_needed"] is None else f"{gap['seeds_needed']:,}",
         }
         for gap in gaps
     ]
-    return Table.of(rows, caption, spare=["effect d", "seeds won", "seeds needed", "p (Holm)"])
+    return Table.of(rows, caption, spare=["effect d", "seeds won", "seeds needed", p])
 
 
 def _seeds_won(record: Record, gap: Record) -> str | Cell:
@@ -310,7 +319,7 @@ def how_judged(record: Record) -> list[str]:
     needed = (
         "Seeds needed: how many give a power of 80% to detect a difference of the size found here, by the rule of the "
         "verdict: two-sided, at 5% for the first question, at 5% divided by their number for the others. The size is "
-        "an estimate, and such numbers tend to be too small. A dash: no number is enough, because more splits of the "
+        "an estimate, and usually more are needed. A dash: no number is enough, because more splits of the "
         "same rows add no new rows."
     )
     return [f"{record['rule']}.", overlapping, effect, needed]

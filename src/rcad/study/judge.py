@@ -36,9 +36,9 @@ CLAIM_RULE = (
     "its reverse is; not reproduced: neither, and the 95% interval lies below the published difference; else undecided"
 )
 QUESTION_RULE = (
-    "A method is called better (or worse) than another where the two-sided t-test, paired by seed, has p < 0.05 and "
-    "the mean difference is on that side; all else is undecided. The first question, which was asked before the runs, "
-    "stands alone; all other comparisons of the page share Holm's correction. With fewer than "
+    "A method is called better (or worse) than another if the two-sided t-test, paired by seed, has p < 0.05; the sign "
+    "of the mean says which. All else is undecided. The first question, which was asked before the runs, stands alone; "
+    "all other comparisons of the page share Holm's correction. With fewer than "
     f"{FEWEST} seeds, or a run that diverged, nothing is tested"
 )
 Test = Literal["paired t", "paired t, Nadeau-Bengio", "Welch", "none"]

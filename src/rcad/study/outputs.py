@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -46,8 +46,12 @@ class StudyResult:
         """The page; raises InputError where the record of a file holds something else."""
         return self._document()
 
+    def _reading(self) -> AbstractContextManager[None]:
+        """Turns what a record raises that holds something else into an InputError."""
+        return fitting(f"a record of kind {self.KIND.name!r}", "make it again")
+
     def _document(self, **how: Any) -> Document:
-        with fitting(f"a record of kind {self.KIND.name!r}", "make it again"):
+        with self._reading():
             return self.PAGE(self.record, **how)  # type: ignore[no-any-return]
 
     @property

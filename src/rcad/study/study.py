@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from rcad.data.dataset import Dataset, Splits
-from rcad.errors import InputError, command
+from rcad.errors import InputError, command, shown, whole
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
 from rcad.loss.methods import METHODS, Method, method_defaults
@@ -53,6 +53,16 @@ def named_data(data: Any) -> str:
     raise InputError(
         f"expected data to be a name, a file or a folder, but got {type(data).__name__}; write it to a file: {save}"
     )
+
+
+def each_once(seeds: int | Sequence[int]) -> list[int]:
+    """The seeds of 3 (0, 1, 2) or of [3, 5, 7]; raises InputError where there is none, or one twice."""
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    for number in numbers:
+        whole("each of seeds", number, minimum=0)
+    if not numbers or len({*numbers}) < len(numbers):
+        raise InputError(f"expected seeds to be a number >= 1 or a list of seeds, each once, but got {shown(seeds)}")
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -91,7 +101,9 @@ class Setup:
                 "expected a test split, but got data.test_fraction=0, which is for rcad train; leave it out"
             )
         if config.data.validation == 0:
-            raise InputError("expected a validation split to choose by, but got data.validation=0; e.g. set it to 0.1")
+            raise InputError(
+                "expected a validation split to choose by, but got data.validation=0; e.g. --set data.validation=0.1"
+            )
         return config
 
     @property
@@ -260,25 +272,30 @@ def space_of(rows: tuple[MethodRow, ...], config: RunConfig, problem: Problem, s
     return default_space(replace(config, method=rows), images=not is_table(problem), fixed=setup.fixed)
 
 
-def compete(
+class Plan(NamedTuple):
+    """What a method tries: the values and the config of each candidate, which of them each split has, and about it all.
+
+    Two plans of the same configs, data and metric have the same `key`.
+    """
+
+    points: list[Values]
+    configs: list[RunConfig]
+    places: dict[int, list[int]]
+    about: dict[str, Any]
+
+
+def planned(
     contestant: Contestant,
     splits: Mapping[int, tuple[RunConfig, Problem]],
     space: Space,
     budget: int,
     metric: str,
-    backend: Backend,
-    progress: Progress,
-    earlier: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The results of a method on every split: tuned on the held-out rows, tested once.
-
-    Of the `budget` candidates on each split (1: the start alone) `metric` chooses one, see `rank`. What this gave
-    `earlier` is given back if it is of the same configs, data and metric.
-    """
+) -> Plan:
+    """The plan of a method with `budget` candidates on each split (1: the start alone)."""
     methods: Defaults = method_defaults()
     configs: list[RunConfig] = []
     points: list[Values] = []
-    places: dict[int, list[int]] = {}  # where those of a seed stand among them
+    places: dict[int, list[int]] = {}
     for seed, (config, problem) in splits.items():
         distance = measured(problem)
         base = at_start(config, contestant.rows, problem)
@@ -288,27 +305,32 @@ def compete(
         points += candidates
         configs += [applied(base, values, methods) for values in candidates]
     identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), metric]
-    key = hashlib.sha256(dumps(identity).encode()).hexdigest()[:16]
-    cost = statistics.fmean(passes(_with_numbers(config.method), config.train.epochs) for config in configs)
-    about = {"name": contestant.name, "role": contestant.role, "passes": cost}
-    if earlier is not None and earlier.get("key") == key:
-        return {**earlier, **about}
-    held = backend.fit(configs, progress)
-    chosen = [max(own, key=lambda k: rank(metric, held[k])) for own in places.values()]
+    about = {
+        "key": hashlib.sha256(dumps(identity).encode()).hexdigest()[:16],
+        "name": contestant.name,
+        "role": contestant.role,
+        "passes": statistics.fmean(passes(_with_numbers(config.method), config.train.epochs) for config in configs),
+        "space": [str(parameter) for parameter in space] if budget > 1 else [],
+    }
+    return Plan(points, configs, places, about)
+
+
+def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> dict[str, Any]:
+    """The results of a method on every split: of its candidates `metric` chooses one (see `rank`), tested once."""
+    held = backend.fit(plan.configs, progress)
+    chosen = [max(own, key=lambda k: rank(metric, held[k])) for own in plan.places.values()]
     tested = backend.test(chosen)
     return {
-        "key": key,
-        **about,
-        "space": [str(parameter) for parameter in space] if budget > 1 else [],
+        **plan.about,
         "seconds": backend.seconds,
-        "runs": len(configs),
+        "runs": len(plan.configs),
         "seeds": {
             str(seed): {
-                "chosen": dict(points[k]),
+                "chosen": dict(plan.points[k]),
                 "validation": held[k],
                 "test": test,
-                "trials": [{"values": dict(points[i]), "validation": held[i]} for i in places[seed]],
+                "trials": [{"values": dict(plan.points[i]), "validation": held[i]} for i in own],
             }
-            for seed, k, test in zip(splits, chosen, tested, strict=True)
+            for (seed, own), k, test in zip(plan.places.items(), chosen, tested, strict=True)
         },
     }

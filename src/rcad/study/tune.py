@@ -30,6 +30,7 @@ from rcad.study.study import (
     HeldOut,
     Setup,
     at_start,
+    each_once,
     measured,
     named_data,
     rank,
@@ -80,12 +81,14 @@ class Tuning(StudyResult):
     @property
     def best(self) -> Mapping[str, Any] | None:
         """The best trial: number, values, metrics, runs; None where every one diverged."""
-        return next((trial for trial in self.record["trials"] if trial["number"] == self.record["best"]), None)
+        with self._reading():
+            return next((trial for trial in self.record["trials"] if trial["number"] == self.record["best"]), None)
 
     @property
     def command(self) -> str | None:
         """The command that trains the best configuration; None where every trial diverged."""
-        return self.record["command"]  # type: ignore[no-any-return]
+        with self._reading():
+            return self.record["command"]  # type: ignore[no-any-return]
 
     def save(self, folder: Path | str, stem: str = KIND) -> Tuning:
         """Write the record, the page and the map as stem.json, .html, .png and .svg."""
@@ -155,7 +158,7 @@ def tune(
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=tuple(devices), **where) as (folder, place):
-        work = _Work(setup, method, space, search, by, budget, list(seeds), folder, place)
+        work = _Work(setup, method, space, search, by, budget, each_once(seeds), folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)
 

@@ -299,14 +299,15 @@ def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
     """Refuses a run that was begun on other data than those that have this name now."""
     record = store.record(config)
     if record is not None and not same_data(record.data_sha256, problem.fingerprint):
-        raise changed_data(config, "has changed since")
+        raise changed_data(store, config, "has changed since")
 
 
-def changed_data(config: RunConfig, how: str) -> InputError:
+def changed_data(store: Store, config: RunConfig, how: str) -> InputError:
     """The error of a run whose data are not what they were; `how` they differ, in words."""
+    run = config_id(config)
     return InputError(
-        f"expected the data that run {config_id(config)} was made from, but {config.data.name} {how}; "
-        f"remove that run (rcad runs prune) or use another folder of runs"
+        f"expected the data that run {run} was made from, but {config.data.name} {how}; use another folder of runs, or "
+        f"remove the run: rcad runs prune {run} --yes{store.option}"
     )
 
 

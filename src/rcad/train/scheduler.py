@@ -185,7 +185,7 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
         except InputError as error:
             if find(parse_spec(config.data.name)[0], place.data_dir):
                 how = f"has changed since or cannot be read: {without_advice(str(error))}"
-                raise changed_data(config, how) from None
+                raise changed_data(place.store, config, how) from None
         else:
             check_same_data(place.store, config, problem)
 
