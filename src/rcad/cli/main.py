@@ -19,6 +19,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli import SIGNALS, USUAL, end, reason_said
@@ -177,10 +178,10 @@ def _command(names: tuple[str, ...]) -> Any:
     """The tree of commands, cached for processes that call `run` several times."""
     import typer
 
-    from rcad.cli.options import adapted
+    from rcad.cli.options import plain_switches
 
     command = typer.main.get_command(make(names))
-    adapted(command)
+    plain_switches(command)
     return command
 
 
@@ -192,9 +193,9 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
     message: str = error.format_message().rstrip(". ")
     if match := _NO_NUMBER.search(message):
         name, kind = match[1], "a whole number" if match[2] == "integer" else "a number"
-        from rcad.cli.options import given
-
-        return f"expected {name} to be {kind}, but got {', '.join(map(shown, given([name], arguments)))}"
+        values = [b for a, b in pairwise(arguments) if a == name]
+        values += [word.partition("=")[2] for word in arguments if word.startswith(f"{name}=")]
+        return f"expected {name} to be {kind}, but got {', '.join(map(shown, values))}"
     if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
         return f"expected {match[1]}, but it is missing"
     if match := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):

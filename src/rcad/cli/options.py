@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, get_type_hints
 
@@ -334,29 +333,14 @@ def _version(print_it: bool) -> None:
         raise typer.Exit
 
 
-def given(names: Iterable[str], words: Sequence[str]) -> list[str]:
-    """The values that these words of a command line give to an option."""
-    pairs = [(word, after) if word in names else word.partition("=")[::2] for word, after in pairwise([*words, ""])]
-    return [value for word, value in pairs if word in names]
-
-
-def adapted(command: Any, above: typer.Context | None = None) -> None:
-    """Change the parser's ways, for sub-commands too: no <bool> after switches in help, no option given twice."""
-    parse = command.parse_args
-
-    def parsed(context: typer.Context, words: list[str]) -> Any:
-        for single in (param for param in command.params if param.param_type_name == "option" and not param.multiple):
-            if len(values := [] if single.is_flag else given(single.opts, words)) > 1:
-                raise InputError(f"expected {single.opts[0]} once, but got {' and '.join(values)}; leave one out")
-        return parse(context, words)
-
-    command.parse_args = parsed
+def plain_switches(command: Any, above: typer.Context | None = None) -> None:
+    """Remove the <bool> that Typer's help prints after switches, for sub-commands too."""
     context = typer.Context(command, parent=above, **command.context_settings)
     for switch in (*command.params, command.get_help_option(context)):
         if getattr(switch, "is_flag", False) and switch.metavar is None:
             switch.metavar = ""
     for child in getattr(command, "commands", {}).values():
-        adapted(child, context)
+        plain_switches(child, context)
 
 
 def help_without_command(context: typer.Context) -> None:
