@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from one_line import fails_in_one_line, refusals
-from rcad import METHODS, Categorical, Method, augment, compose, method, methods
+from rcad import METHODS, Categorical, Method, Term, augment, compose, method, methods
 from rcad.loss.methods import SLOTS
 from rederived import REDERIVED, Loss, rcad
 from small_nets import (
@@ -246,6 +246,16 @@ def test_a_method_is_a_table_of_its_parts_in_a_notebook() -> None:
     )
     assert "norm = &#x27;l2&#x27;" in shown
     assert "<td>no parameters</td>" in methods.erm()._repr_html_()
+
+
+def test_terms_of_ones_own_are_shown_and_come_in_a_tuple() -> None:
+    term = Term("mine", lambda likelihood, output, target: output[:, 0], weight=0.5)
+    value = compose(methods.erm(), Method(extra=(term,)))
+    assert repr(value) == "erm() + Method(mine: weight=0.5)"
+    assert "<th>mine</th><td>weight = 0.5</td>" in value._repr_html_()
+    assert repr(Method()) == "Method()"
+    with fails_in_one_line("expected extra to be a tuple, but got the term 'mine' alone; write (term,)"):
+        Method(extra=term)  # type: ignore[arg-type]
 
 
 def test_the_methods_are_one_module_under_both_names() -> None:

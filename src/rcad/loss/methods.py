@@ -51,6 +51,11 @@ class Method:
     augment: tuple[Augmentation, ...] = ()
     growth: FeatureAscent | None = None
 
+    def __post_init__(self) -> None:
+        for slot in ("clean", "extra"):
+            if isinstance(term := getattr(self, slot), Term):
+                raise InputError(f"expected {slot} to be a tuple, but got the term {term.name!r} alone; write (term,)")
+
     @property
     def name(self) -> str:
         """The names it was composed of, e.g. "mixup + rcad"."""
@@ -61,12 +66,21 @@ class Method:
         return (ERM if self.clean is None else self.clean) + self.extra
 
     def __repr__(self) -> str:
-        calls = (f"{name}({', '.join(f'{k}={v!r}' for k, v in values)})" for name, values in self.recipe)
-        return " + ".join(calls)
+        calls = [f"{name}({', '.join(f'{k}={v!r}' for k, v in values)})" for name, values in self.recipe]
+        return (
+            " + ".join([*calls, *(f"Method({name}: weight={weight:g})" for name, weight in self._own())]) or "Method()"
+        )
 
     def _repr_html_(self) -> str:
         rows = {name: ", ".join(f"{k} = {v!r}" for k, v in values) or "no parameters" for name, values in self.recipe}
-        return html_table(rows)
+        return html_table(rows | {name: f"weight = {weight:g}" for name, weight in self._own()})
+
+    def _own(self) -> list[tuple[str, float]]:
+        """Names and weights of terms that no part of the recipe has brought."""
+        if any(name not in METHODS for name, _ in self.recipe):
+            return []  # the user's own function, named in the recipe, has brought them
+        known = {term.name for name, values in self.recipe for term in method(name, **dict(values)).terms}
+        return [(term.name, term.weight) for term in self.terms if term.name not in known | {"nll"}]
 
     def slots(self) -> set[str]:
         """What it owns: slots that no other method may fill as well."""
