@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.conftest import Cli, Refused, contents
 from forked import interrupted
 from made import files, table
+from rcad.models.build import build
 from rcad.runs import locks
 from rcad.runs.plain import config_id, from_toml
 from rcad.runs.store import Store
@@ -193,6 +195,24 @@ def test_a_repair_leaves_a_record_alone_whose_data_have_changed(done: Cli, cli: 
     assert result.code == 2
     assert "my.csv has changed since" in result.err
     assert path.with_name("record.json").read_bytes() == record
+
+
+def test_a_file_of_weights_that_changed_is_not_done_already(done: Cli, refused: Refused) -> None:
+    words = ("--data", "digits[:60]", "--epochs", 1, "--model", "small_cnn", "--weights", "begun.pt", "--quiet")
+    train = ("train", *words, "--method", "erm")
+    compare = ("compare", *words, "--methods", "label_smoothing", "--seeds", 2)
+
+    def begin(seed: int) -> None:
+        torch.manual_seed(seed)
+        torch.save(build("small_cnn", num_outputs=10, in_shape=(1, 8, 8)).state_dict(), "begun.pt")
+
+    begin(0)
+    done(*train)
+    done(*compare)
+    assert "done already" in done(*train).out
+    begin(1)
+    refused(*train, says="was begun with, but begun.pt has changed since; use another folder of runs")
+    refused(*compare, says="pass another --out")
 
 
 def test_a_run_that_diverged_stays_so(cli: Cli) -> None:

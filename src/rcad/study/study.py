@@ -32,6 +32,7 @@ from rcad.runs.words import own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
 from rcad.train.progress import Progress
+from rcad.train.scheduler import weights_hash
 from rcad.train.task import AUTO, Problem, method_of
 
 BASE = "erm"
@@ -305,6 +306,7 @@ def planned(
         points += candidates
         configs += [applied(base, values, methods) for values in candidates]
     identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), metric]
+    identity += filter(None, {weights_hash(config): None for config in configs})
     about = {
         "key": hashlib.sha256(dumps(identity).encode()).hexdigest()[:16],
         "name": contestant.name,

@@ -31,7 +31,7 @@ from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, s
 from rcad.train.loop import Course, Trainer, exhaust
 from rcad.train.place import Engine, Place
 from rcad.train.progress import SILENT, Calls, Progress
-from rcad.train.scheduler import canonical_config
+from rcad.train.scheduler import canonical_config, check_weights, weights_hash
 from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
@@ -56,7 +56,7 @@ class Execution:
         self.config, self.ranks, self.started = trainer.config, trainer.ranks, utc_now()
         self.store, run = place.store, config_id(self.config)
         self.folder, self.log = self.store.folder(run), self.store.log(run)
-        self.checkpoint = self.store.checkpoint(run) / LAST
+        self.checkpoint, self.weights = self.store.checkpoint(run) / LAST, weights_hash(self.config)
 
     def course(self, stop: Stop) -> Generator[None, None, RunRecord]:
         """The whole run in instalments; yields whenever work was launched on the device."""
@@ -181,6 +181,7 @@ class Execution:
             "model": network_words(self.trainer.model),
             "method": repr(self.trainer.method),
             "engine": f"{self.trainer.stepper.name}{shared}",
+            **({"weights_sha256": self.weights} if self.weights else {}),
         }
         record = RunRecord(
             config=self.config,
@@ -296,7 +297,8 @@ def _resolve(place: Place, config: RunConfig) -> tuple[torch.device, Engine]:
 
 
 def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
-    """Refuses a run that was begun on other data than those that have this name now."""
+    """Refuses a run that was begun on other data, or with other weights, than those that have this name now."""
+    check_weights(config, store)
     record = store.record(config)
     if record is not None and not same_data(record.data_sha256, problem.fingerprint):
         raise changed_data(store, config, "has changed since")

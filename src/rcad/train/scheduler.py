@@ -12,15 +12,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol
 
 from rcad.data.dataset import parse_spec
+from rcad.data.files import digest
 from rcad.errors import InputError, cores, without_advice
 from rcad.loss.method_rows import check_named, without_defaults
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
+from rcad.runs.store import Store
 from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
 from rcad.train.progress import SILENT, Calls, Progress
@@ -169,6 +172,8 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
     """Refuses runs whose data have changed since they were finished. Data that are no longer there say nothing."""
     from rcad.data.registry import READERS, find
 
+    for config in finished:
+        check_weights(config, place.store)
     # The sets that rcad knows by name do not change, and to say so needs no torch.
     own = [config for config in finished if parse_spec(config.data.name)[0] not in READERS]
     if not own:
@@ -188,6 +193,23 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
                 raise changed_data(place.store, config, how) from None
         else:
             check_same_data(place.store, config, problem)
+
+
+def weights_hash(config: RunConfig) -> str:
+    """Of the file of weights that a run begins with; "" without one."""
+    name = config.model.weights
+    return "" if name is None or not Path(name).is_file() else digest(Path(name))
+
+
+def check_weights(config: RunConfig, store: Store) -> None:
+    """Refuses a run that was begun with another file of weights than the one that has this name now."""
+    before, now = (record := store.record(config)) and record.resolved.get("weights_sha256"), weights_hash(config)
+    if before and now and before != now:
+        run = config_id(config)
+        raise InputError(
+            f"expected the weights that run {run} was begun with, but {config.model.weights} has changed since; use "
+            f"another folder of runs, or remove the run: rcad runs prune {run} --yes{store.option}"
+        )
 
 
 class _Bookkeeper:
