@@ -170,7 +170,10 @@ test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
     (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
     (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
-    (lambda: Categorical().check_shapes(LOGITS, LABELS.double()), "(9,); pass y.long()"),
+    (
+        lambda: Categorical().check_shapes(LOGITS, LABELS.double()),
+        "(9,); pass y.long(), or for regression targets likelihood=Gaussian()",
+    ),
     (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
     (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
     (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),

@@ -222,7 +222,9 @@ def test_alpha_is_measured_on_every_kind_of_batch(name: str) -> None:
 @pytest.mark.parametrize("alpha", [1.0, "auto"])
 def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha: Any) -> None:
     criterion = RCAD(alpha)
-    with fails_in_one_line("expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long()"):
+    with fails_in_one_line(
+        "expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long(), or for regression"
+    ):
         taught(criterion, [(X, Y.float())])
     with fails_in_one_line("expected integer labels of shape"):
         taught(criterion, [(X, Y[:, None].float())])

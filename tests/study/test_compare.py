@@ -278,6 +278,7 @@ def test_numbers_that_cannot_be(call: Any) -> None:
         ({"budget": 0}, "expected budget to be a whole number >= 1, but got 0"),
         ({"seeds": 0}, "expected seeds to be a number >= 1 or a list of seeds, each once, but got 0"),
         ({"seeds": [1, 1]}, "each once, but got [1, 1]"),
+        ({"devices": 2}, 'expected devices to be names such as ("cuda:0", "cuda:1"), but got 2'),
         ({"seeds": [0.5]}, "expected each of seeds to be a whole number >= 0, but got 0.5"),
     ):
         with fails_in_one_line(says):

@@ -310,7 +310,9 @@ def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
 ) -> None:
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
     killing(99)
-    with pytest.raises(InputError, match=r"ended with -9 \(killed, or out of memory\) on erm on .*arrays.npz, seed 1"):
+    with pytest.raises(
+        InputError, match=r"ended with -9 \(killed, out of memory, or .*\) on erm on .*arrays.npz, seed 1"
+    ):
         schedule([config(seed, 2, arrays) for seed in range(2)], place, backend=Processes(1))
     assert deaths(tmp_path) == 2
     assert place.store.status(config(0, 2, arrays)) == "done"

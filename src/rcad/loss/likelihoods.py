@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from rcad.errors import InputError, Value, finite, fraction, one_of
 
 LOG_2PI = math.log(2 * math.pi)
+LABELS_OR_NUMBERS = "pass y.long(), or for regression targets likelihood=Gaussian() and a model with 2 outputs"
 
 
 @runtime_checkable
@@ -105,7 +106,7 @@ class Categorical(Value):
         hard = output.select(self.class_dim, 0).shape
         expected = output.shape if target.is_floating_point() else hard
         if target.shape != expected:
-            remedy = "; pass y.long()" if target.shape == hard else ""
+            remedy = f"; {LABELS_OR_NUMBERS}" if target.shape == hard else ""
             raise InputError(
                 f"expected integer labels of shape {tuple(hard)} or probabilities of shape {tuple(output.shape)}, "
                 f"but got {target.dtype} of shape {tuple(target.shape)}{remedy}"

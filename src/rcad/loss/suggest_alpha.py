@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rcad.errors import InputError, whole
 from rcad.loss.growth import as_unit_float
-from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
+from rcad.loss.likelihoods import LABELS_OR_NUMBERS, Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import Forward, Inputs, Model, View
 from rcad.loss.objective import Loss, full_scale
 from rcad.loss.perturbations import GradientStep, Move, RandomStep, input_gradient, masked
@@ -215,7 +215,7 @@ class Gauge:
         if isinstance(likelihood, Categorical) and target.is_floating_point() and target.ndim < 2:
             raise InputError(  # before they are taken for anything else
                 f"expected integer labels, or a probability for each class, but got {target.dtype} of shape "
-                f"{tuple(target.shape)}; pass y.long()"
+                f"{tuple(target.shape)}; {LABELS_OR_NUMBERS}"
             )
         x = masked(x if move.std is None else x * move._like(move.std, x), view.mask)
         if self._watches:

@@ -128,6 +128,8 @@ def load_weights(model: Model, path: str | Path) -> None:
     for key, tensor in stored.items():
         if key not in own:
             raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise InputError(f"expected finite numbers in {path}, but {key!r} has others; name another file")
         if tensor.shape != own[key].shape:
             raise InputError(
                 f"expected {key!r} of shape {tuple(own[key].shape)} in {path}, "
@@ -173,8 +175,9 @@ def _read(path: Path) -> Mapping[str, Any]:
             "save it anew with torch.save(model.state_dict(), ...) or as safetensors"
         ) from error
     except Exception as error:  # neither library has a common base for what a damaged file raises
-        kind, reason = "safetensors file" if is_safe else "PyTorch state dict", str(error).split("\n")[0]
-        raise InputError(f"expected {path} to be a {kind}, but got: {reason or type(error).__name__}") from error
+        kind = "safetensors file" if is_safe else "PyTorch state dict"
+        how = "is cut off, damaged or something else" if path.stat().st_size else "is empty"
+        raise InputError(f"expected {path} to be a {kind}, but it {how}; save it again, or name another") from error
     for _ in range(MOST_WRAPPED):
         inner = (content[key] for key in WRAPPERS if isinstance(content, Mapping) and key in content)
         content = next((value for value in inner if isinstance(value, Mapping)), content)

@@ -136,7 +136,7 @@ def compare(
         whole("budget", budget, minimum=1)
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
-    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (folder, place):
+    with workplace(out, runs, track=track, devices=devices, **where) as (folder, place):
         work = _Work(setup, methods, metric, each_once(seeds), budget, controls, folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)

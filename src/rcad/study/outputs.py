@@ -157,9 +157,11 @@ def workplace(
     out: Path | str | None, runs: Path | str | None, *, track: str | Sequence[str] | None = None, **where: Any
 ) -> Iterator[tuple[Path | None, Place]]:
     """The folder of the report, and where runs are made: in `runs`, else inside the report, else for a while."""
-    trackers = parse_trackers(track)
+    trackers, devices = parse_trackers(track), where.pop("devices", ())
+    if isinstance(devices, str) or not isinstance(devices, Sequence):
+        raise InputError(f'expected devices to be names such as ("cuda:0", "cuda:1"), but got {devices!r}')
     folder = None if out is None else report_folder(out)
     with ExitStack() as stack:
         if runs is None:
             runs = (folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))) / "runs"
-        yield folder, Place.of(Path(runs), track=trackers, **where)
+        yield folder, Place.of(Path(runs), track=trackers, devices=tuple(devices), **where)

@@ -157,7 +157,7 @@ def tune(
     check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
-    with workplace(out, runs, track=track, devices=tuple(devices), **where) as (folder, place):
+    with workplace(out, runs, track=track, devices=devices, **where) as (folder, place):
         work = _Work(setup, method, space, search, by, budget, each_once(seeds), folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)

@@ -155,8 +155,8 @@ class _Crew:
             if self._deaths[config] >= ATTEMPTS:
                 self._problem = InputError(
                     f"expected a worker process to go on, but {ATTEMPTS} ended with {worker.process.exitcode} (killed, "
-                    f"or out of memory) on {title(config)}; run the same command to continue, --workers 1 takes less "
-                    "memory"
+                    f"out of memory, or a script without if __name__ == '__main__') on {title(config)}; run it again, "
+                    "with fewer --devices for less memory"
                 )
                 return
             self._waiting.appendleft([config])
