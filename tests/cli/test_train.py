@@ -79,6 +79,7 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     ("words", "plan"),
     [
         (("--seeds", "4", "--devices", "2"), "; 4 runs split among 2 processes"),
+        (("--seeds", "3", "--devices", "9"), "; 3 runs split among 3 processes"),
         (("--devices", "2"), "; every batch split among 2 processes"),
     ],
 )
@@ -90,6 +91,10 @@ def test_a_dry_run_measures_alpha_on_the_split_of_its_seed(done: Cli) -> None:
     plans = [done(*SMALL, "--method", "rcad", "--seed", seed, "--dry-run").out.splitlines()[1] for seed in ("0", "5")]
     first, other = (plan.partition("rcad(alpha=")[2].partition(",")[0] for plan in plans)
     assert float(first) != float(other)
+    done(*SMALL, "--method", "rcad", "--quiet")
+    shown = done(*SMALL, "--method", "rcad", "--seeds", "3", "--dry-run").out
+    assert shown.splitlines()[1] == "# done already"
+    assert (shown.count("done already"), shown.count("rcad(alpha=")) == (1, 1)
 
 
 def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:

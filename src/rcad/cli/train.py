@@ -94,7 +94,7 @@ def train(
     repair: bool = options.REPAIR,
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
-    dry_run: bool = option("--dry-run", "Print the config and its id; train nothing.", False),
+    dry_run: bool = option("--dry-run", "Check the data; print the config, its id and the time; train nothing.", False),
 ) -> None:
     """Train a model and save its record.
 
@@ -245,14 +245,16 @@ def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) ->
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
         return
     left = [config for config in configs if place.final_record(config) is None]
-    refusal, plan = None, "# done already\n"
+    refusal, plans = None, {config: "# done already\n" for config in configs if config not in left}
     try:
         check_data([config for config in configs if config not in left], place, SILENT)
         if left:
-            plan = f"# {plan_of(left[0], place)}{_shares(place.devices, len(configs))}\n"
+            plans[left[0]] = (
+                f"# {plan_of(left[0], place)}{_shares(place.devices, len(left))}\n"  # stands for the others
+            )
     except (InputError, MissingExtraError) as error:
-        refusal, plan = error, ""
-    say("\n\n".join(f"# run {config_id(config)}\n{plan}{_toml(config)}" for config in configs))
+        refusal, plans = error, {}
+    say("\n\n".join(f"# run {config_id(config)}\n{plans.get(config, '')}{_toml(config)}" for config in configs))
     if refusal is not None:
         raise refusal
 
@@ -262,7 +264,8 @@ def _shares(devices: Sequence[str], runs: int) -> str:
     if len(devices) < 2:
         return ""
     on = "processes" if devices[0] == "cpu" else "GPUs"
-    return f"; {f'{runs} runs' if runs > 1 else 'every batch'} split among {len(devices)} {on}"
+    what, among = (f"{runs} runs", min(len(devices), runs)) if runs > 1 else ("every batch", len(devices))
+    return f"; {what} split among {among} {on}"
 
 
 def _toml(config: RunConfig) -> str:
