@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -87,6 +88,12 @@ def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monk
     assert lines[lines.index("") + 1].startswith("Next. ")
     (command,) = (line for line in lines if line.startswith("  rcad "))
     assert max(len(line) for line in lines if line != command) <= 80
+    # The question's own row keeps what the first line does not say.
+    row = lines.index("The question, judged alone.")
+    assert lines[row - 3].startswith("method ")
+    assert {"effect d", "seeds needed"} <= set(re.split("  +", lines[row - 3]))
+    assert lines[row - 1].startswith("rcad ")
+    assert row < next(k for k, line in enumerate(lines) if line.startswith("Against ERM."))
     done(*shlex.split(command)[1:], "--quiet")
 
 

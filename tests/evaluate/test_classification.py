@@ -36,7 +36,8 @@ from rcad.loss.predictions import ece, reliability
 CASES = cases()
 NAMES = [
     *("accuracy", "top5", "nll", "brier", "brier_reliability", "brier_resolution", "brier_uncertainty"),
-    *("brier_within_bins", "ece", "ece_mass", "ece_classwise", "aurc", "excess_aurc", "confidence", "entropy"),
+    *("brier_within_bins", "ece", "ece_mass", "ece_classwise", "aurc", "excess_aurc", "confidence"),
+    *("overconfidence", "entropy"),
 ]
 
 
@@ -64,6 +65,7 @@ def test_each_number_is_that_of_its_own_function(case: str, bins: int) -> None:
     assert (found["accuracy"], found["top5"]) == (top_accuracy(output, y, 1), top_accuracy(output, y))
     p = output.double().softmax(1)
     assert found["confidence"] == pytest.approx(p.max(1).values.mean().item())
+    assert found["overconfidence"] == pytest.approx(100 * found["confidence"] - found["accuracy"], abs=1e-9)
     assert found["entropy"] == pytest.approx(torch.special.entr(p).sum(1).mean().item(), abs=1e-12)
 
 

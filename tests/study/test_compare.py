@@ -221,14 +221,14 @@ def test_too_few_seeds_are_told_once_for_a_table() -> None:
     assert others[:2] == ["Accuracy: none of the other methods is tested.", "NLL: none of the methods is tested."]
     alone, table = difference_tables(record)
     assert table.caption.endswith(" Too few seeds for a test: 2, at least 3 are needed.")
-    assert {row[3].note for row in table.cells} == {""}
+    assert {(row[3].text, row[3].note) for row in (*alone.cells, *table.cells)} == {("not tested", "")}
     assert (alone.header[4], table.header[4]) == ("p", "p (Holm)")
 
 
 def test_differences(record: Record) -> None:
     question, against_erm, controls = difference_tables(record)
-    assert [cell.text for cell in question.cells[0]] == ["rcad", "accuracy", "-", "undecided", "-", "-", "-", "-"]
-    assert question.cells[0][3].note == "1 of the runs diverged, so nothing is shown"
+    assert [cell.text for cell in question.cells[0]] == ["rcad", "accuracy", "-", "not tested", "-", "-", "-", "-"]
+    assert question.caption == "The question, judged alone. 1 of the runs diverged, so nothing is shown."
     (mixup, gap), *_ = zip(against_erm.cells, record["differences"][1:], strict=False)
     assert [cell.text for cell in mixup[:2]] == ["mixup", "accuracy"]
     assert (mixup[3].text, mixup[3].mark, mixup[4].text) == ("worse", "bad", "<0.001")

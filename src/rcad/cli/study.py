@@ -62,7 +62,7 @@ def compare(
     else:
         first, _, differences, *_ = comparison.document.sections
         say("\n".join(part_lines(comparison.verdict)))
-        show_parts([*first.parts[:2], *differences.tables[1:]])
+        show_parts([*first.parts[:2], *differences.tables])
         say("\n".join(["", *map(str, comparison.files)]))
     raise typer.Exit(int(comparison.diverged > 0))
 

@@ -1,7 +1,7 @@
 """All numbers of a classifier: accuracy, likelihood, Brier score, calibration, selective prediction, temperature.
 
-Percent: `accuracy` and `top5`, as the engine reports accuracy. All others are fractions or, for `nll` and `entropy`,
-nats.
+Percent: `accuracy` and `top5`, as the engine reports accuracy, and `overconfidence`. All others are fractions or, for
+`nll` and `entropy`, nats.
 
 The Brier score (1950) is the mean of |p - e_y|^2 over all K classes, between 0 and 2. For each class k the forecasts
 p_k are put into M right-closed bins of equal width, as in `calibration`. With n_kb examples in a bin, their mean
@@ -56,7 +56,8 @@ def classification(output: Tensor, y: Tensor, *, bins: int = BINS) -> dict[str, 
 
     `accuracy`, `nll` and `brier` are those of `rcad.train.task.scores`. `brier_*` are the parts of `brier`, `ece`,
     `ece_mass` and `ece_classwise` the calibration errors of `calibration.ece`, `aurc` and `excess_aurc` those of
-    `risk_coverage`; `confidence` is the mean of the largest probability, `entropy` the mean entropy.
+    `risk_coverage`; `confidence` is the mean of the largest probability, `overconfidence` how many points it is above
+    the accuracy, `entropy` the mean entropy.
     """
     seen = Labelled.of(output, y)
     binned = class_bins(seen, bins)
@@ -72,6 +73,7 @@ def classification(output: Tensor, y: Tensor, *, bins: int = BINS) -> dict[str, 
         "ece_classwise": classwise_error(seen, binned),
         **areas(seen.log_confidence, 1 - seen.hit),
         "confidence": seen.confidence.mean(),
+        "overconfidence": 100 * (seen.confidence - rows["hit"]).mean(),
         "entropy": Categorical().entropy(seen.logits).mean(),
     }
     return fetch_numbers(values, seen.checks)

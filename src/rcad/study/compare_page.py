@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any
 
@@ -259,6 +259,8 @@ def difference_tables(record: Record) -> list[Table]:
         "control": "RCAD against its controls: is the adversarial direction what helps?",
     }
     question = _difference_table(record, record["differences"][:1], "The question, judged alone.", "p")
+    # A narrow terminal keeps what the sentence above does not say.
+    question = replace(question, spare=["seeds won", "p", "by", "gain [95%]"])
     others = [(_against(record, role), caption) for role, caption in captions.items()]
     return [question, *(_difference_table(record, gaps, caption) for gaps, caption in others if gaps)]
 
@@ -266,7 +268,7 @@ def difference_tables(record: Record) -> list[Table]:
 def _difference_table(record: Record, gaps: Sequence[Record], caption: str, p: str = "p (Holm)") -> Table:
     several = len({gap["against"] for gap in gaps}) > 1
     notes = {gap["note"] for gap in gaps}
-    shared = notes.pop() if len(gaps) > 1 and len(notes) == 1 else ""  # said once, or every row would be wide
+    shared = notes.pop() if len(notes) == 1 else ""  # said once, or every row would be wide
     caption += f" {capital(shared)}." if shared else ""
     rows: list[dict[str, str | Cell]] = [
         {
@@ -274,7 +276,7 @@ def _difference_table(record: Record, gaps: Sequence[Record], caption: str, p: s
             **({"against": gap["against"]} if several else {}),
             "by": WORDS[gap["metric"]],
             "gain [95%]": with_interval(gap["mean"], gap["low"], gap["high"]),
-            "verdict": Cell(gap["outcome"], note="" if shared else gap["note"], mark=MARKS[gap["outcome"]]),
+            "verdict": Cell(_verdict(gap), note="" if shared else gap["note"], mark=MARKS[gap["outcome"]]),
             p: _digits(gap["p_holm"]),
             "effect d": by_size(gap["effect"], sign=True),
             "seeds won": _seeds_won(record, gap),
@@ -283,6 +285,10 @@ def _difference_table(record: Record, gaps: Sequence[Record], caption: str, p: s
         for gap in gaps
     ]
     return Table.of(rows, caption, spare=["effect d", "seeds won", "seeds needed", p])
+
+
+def _verdict(gap: Record) -> str:
+    return "not tested" if gap["p_two"] is None else str(gap["outcome"])
 
 
 def _seeds_won(record: Record, gap: Record) -> str | Cell:

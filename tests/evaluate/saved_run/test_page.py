@@ -28,6 +28,7 @@ from trained import run_id
 
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
+OVERCONFIDENCE = "confidence \N{MINUS SIGN} accuracy"
 EVIL = "<script>alert('a')</script> | & \"b\""
 
 
@@ -44,7 +45,8 @@ def found(measured: dict[str, Any]) -> dict[str, Any]:
     found = deepcopy(measured)
     erm, rcad = found["groups"]
     rcad["name"] = f"rcad {EVIL}"
-    for name, mean in (("accuracy", 90.5), ("attacked_accuracy_worst_0.1", 45.5), ("ood_noise_msp_auroc", 0.9)):
+    set_to = {"accuracy": 90.5, "overconfidence": 3.21, "attacked_accuracy_worst_0.1": 45.5, "ood_noise_msp_auroc": 0.9}
+    for name, mean in set_to.items():
         erm["numbers"][name] = {"mean": mean, "sd": 1.0, "values": [mean, mean]}
     rcad["comparison"]["note"] = "Over 2 seeds."
     gains = {"accuracy": gain(2.0), "attacked_accuracy_worst_0.05": gain(-0.04), "ood_noise_msp_auroc": gain(0.1)}
@@ -75,8 +77,9 @@ def test_the_whole_page_is_closed_and_escaped(found: dict[str, Any]) -> None:
 
 def test_numbers_of_the_tables(found: dict[str, Any]) -> None:
     plain, scaled, sets = tables(found["groups"], "calibration")
-    assert plain.header[:3] == ["method", "accuracy, %", "top 5, %"]
-    assert plain.rows[0][:2] == ["erm", "90.5 ± 1.0"]
+    assert plain.header[:4] == ["method", "accuracy, %", OVERCONFIDENCE, "top 5, %"]
+    assert plain.rows[0][:3] == ["erm", "90.5 ± 1.0", "3.2 ± 1.0"]
+    assert "in points: above 0 a model is overconfident" in plain.caption
     assert scaled.header[:3] == ["method", "temperature", "NLL, scaled"]
     assert sets.header[:3] == ["method", "in the 90% set", "classes in the 90% set"]
     attacked = tables(found["groups"], "attacks")[0]
@@ -87,6 +90,14 @@ def test_numbers_of_the_tables(found: dict[str, Any]) -> None:
     assert "generated" in corrupted.caption
     (foreign,) = tables(found["groups"], "ood")
     assert foreign.rows[0][:3] == ["noise", "erm", "0.900 ± 1.000"]
+
+
+def test_evaluations_of_before_do_not_have_the_overconfidence(found: dict[str, Any]) -> None:
+    for group, shown in zip(found["groups"], (True, False), strict=True):
+        del group["numbers"]["overconfidence"]
+        plain = tables(found["groups"], "calibration")[0]
+        assert (OVERCONFIDENCE in plain.header, "overconfident" in plain.caption) == (shown, shown)
+        assert (plain.rows[0][2] == "-") == shown
 
 
 def test_differences_are_signed_and_never_minus_zero(found: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from rcad.report.document import Table
-from rcad.report.numbers import decimals, fixed, p_value
+from rcad.report.numbers import MINUS, capital, decimals, fixed, p_value
 
 Group = Mapping[str, Any]
 Summary = Mapping[str, Any]
@@ -19,6 +19,7 @@ ATTACKS = {"fgsm": "FGSM", "pgd": "PGD", "apgd_ce": "APGD-CE", "apgd_dlr": "APGD
 # Column heads by the name of a number; those in percent are the accuracies.
 CLASSES = {
     "accuracy": "accuracy, %",
+    "overconfidence": f"confidence {MINUS} accuracy",
     "top5": "top 5, %",
     "nll": "NLL",
     "brier": "Brier",
@@ -174,12 +175,15 @@ def _over_seeds(groups: Sequence[Group]) -> str:
 def _columns(groups: Sequence[Group], columns: Mapping[str, str], caption: str) -> Table:
     heads = {name: text for name, text in columns.items() if any(name in group["numbers"] for group in groups)}
     rows = [[group["name"], *(spread(name, group["numbers"]) for name in heads)] for group in groups]
-    return Table(["method", *heads.values()], rows, f"{caption} {_over_seeds(groups)}")
+    return Table(["method", *heads.values()], rows, f"{caption} {_over_seeds(groups)}", spare=[CLASSES["top5"]])
 
 
 def _calibration(groups: Sequence[Group]) -> list[Table]:
     classes, values = ([g for g in groups if bool(g["classes"]) == kind] for kind in (True, False))
-    parts = [_columns(classes, CLASSES, "Test split.")] if classes else []
+    caption = "Test split."
+    if any("overconfidence" in group["numbers"] for group in classes):  # earlier evaluations did not have it
+        caption += f" {capital(CLASSES['overconfidence'])}, in points: above 0 a model is overconfident."
+    parts = [_columns(classes, CLASSES, caption)] if classes else []
     if any("temperature" in group["numbers"] for group in classes):
         parts.append(_columns(classes, SCALED, "The same after one temperature, fitted on the validation split."))
     if values:
@@ -270,6 +274,6 @@ def radius(eps: float) -> str:
 
 def _places(name: str, value: float, deviation: float | None) -> int:
     """One decimal for percentages, three for areas; else two digits of the deviation, or three of the number."""
-    if "accuracy" in name or "error_mean" in name or name in ("top5", "mce"):
+    if "accuracy" in name or "error_mean" in name or name in ("top5", "mce", "overconfidence"):
         return 1
     return 3 if name.endswith(("_auroc", "_fpr95")) else decimals(deviation or value / 10, 2, 4)
