@@ -265,8 +265,8 @@ def document(record: Record) -> Document:
     """The page: the answers, then an act after the other, then what to do next."""
     is_trial, results = record["scale"] != "full", record["results"]
     lead = (
-        "RCAD rewards a model for being unsure at a point one large step up the loss gradient. Four experiments on this "
-        "machine: where it should help, whether its direction is what helps, and where it does not."
+        "RCAD rewards a model for being unsure at a point one large step up the loss gradient. Four experiments on "
+        "this machine: where it should help, whether its direction is what helps, and where it does not."
     )
     short = "\n".join(f"{ACTS[name].capitalize()}: {answers(act)[0]}" for name, act in results.items())
     extra: dict[str, list[Part]] = {"linear": [_histogram(results["linear"])], "moons": [_planes(results["moons"])]}
