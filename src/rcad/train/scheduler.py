@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -197,8 +198,13 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
 
 def weights_hash(config: RunConfig) -> str:
     """Of the file of weights that a run begins with; "" without one."""
-    name = config.model.weights
-    return "" if name is None or not Path(name).is_file() else digest(Path(name))
+    path = None if config.model.weights is None else Path(config.model.weights)
+    return "" if path is None or not path.is_file() else _digest(path, path.stat().st_mtime_ns, path.stat().st_size)
+
+
+@lru_cache(maxsize=8)
+def _digest(path: Path, modified: int, size: int) -> str:
+    return digest(path)  # many seeds and candidates begin with one file
 
 
 def check_weights(config: RunConfig, store: Store) -> None:
