@@ -194,7 +194,7 @@ class Outcome:
 
 
 def write_study(study: Study, path: Path, command: str, *, track: Sequence[str] = ()) -> tuple[list[Path], str]:
-    """The record, its page beside it and the first picture; returns the files, and a note where there is no picture."""
+    """The record, and beside it its page and pictures; returns the files, and a note where there is no picture."""
     from rcad.paper.report.chapters import page
     from rcad.report import drawing, markdown
 

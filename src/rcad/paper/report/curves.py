@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -19,6 +19,8 @@ from rcad.study.statistics import Paired, Summary
 ALPHA = "alpha, L2 distance in [0, 1] pixels"
 ALONG = {"step size": ALPHA, "entropy": ALPHA, "by number of images": "training images"}
 """The names along x of the suites' panels."""
+FEW = 5
+"""Up to so many curves in one panel, the seeds are drawn too."""
 _SIZE = re.compile(r"(?:n ?= ?)?(\d[\d,]*)")
 
 
@@ -55,34 +57,42 @@ def _printed(curves: Sequence[Series]) -> bool:
 
 
 def _curves(study: Study, name: str, panel: str, curves: Sequence[Series]) -> Figure:
-    """Along numbers: seeds as dots, means with intervals as a line, the published curve beside it."""
+    """Along numbers: means with intervals as a line, the published curve dotted; seeds as dots where curves are few."""
     figure, ax = drawing.axes(7.2, 4.4)
     colours = drawing.colours_of([series.name for series in curves])
+    run = {float(x) for series in curves for x, values in zip(series.x, series.y, strict=True) if values}
     for series in curves:
-        _curve(ax, series, colours[series.name])
-    set_scale(ax, [float(x) for series in curves for x in series.x])
+        _curve(ax, series, colours[series.name], run, seeds=len(curves) <= FEW)
+    set_scale(ax, [*run])
     along, up = _axes(study, panel)
     # An interval of two seeds may be wider than all curves together; it must not flatten them.
-    ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(curves)))
+    ax.set(xlabel=along, ylabel=up, ylim=drawing.limits(_near(curves), reach=8))
     handles, _ = ax.get_legend_handles_labels()
     printed = _printed(curves)
-    handles += [drawing.published_key(ax, ls=":")] if printed else []
-    fields = {"panel": f"{capital(panel)}: " if panel else "", "printed": " Diamonds: as published." * printed}
+    handles += [drawing.published_key(ax, ls=":", color=GREY)] if printed else []
+    fields = {
+        "panel": f"{capital(panel)}: " if panel else "",
+        "seeds": "dots are seeds, " * (len(curves) <= FEW),
+        "printed": " Diamonds: as published." * printed,
+    }
     words = about("along", title=study.title, up=up, along=along, names=", ".join(colours), **fields)
     return drawing.finish(figure, handles, *words, name, columns=2)
 
 
-def _curve(ax: Any, series: Series, colour: str) -> None:
+def _curve(ax: Any, series: Series, colour: str, run: Container[float], *, seeds: bool) -> None:
+    """`run` are the places where there is a result of some curve; what is published elsewhere is left out."""
     means: dict[float, Summary] = {}
     for x, values in zip(series.x, series.y, strict=True):
         finite = [value for value in values if value is not None]
         if (mean := mean_of(finite)) is not None:
-            ax.plot([x] * len(finite), finite, "o", color=colour, ms=3.4, alpha=0.45, mec="none")
             means[float(x)] = mean
+            if seeds:
+                ax.plot([x] * len(finite), finite, "o", color=colour, ms=3.4, alpha=0.45, mec="none")
     _line(ax, means, fmt="-", color=colour, lw=1.8, capsize=2.5, label=drawing.label(series.name, 42))
-    printed = [(x, value) for x, value in zip(series.x, series.published, strict=False) if value is not None]
+    published = zip(series.x, series.published, strict=False)
+    printed = [(x, value) for x, value in published if value is not None and float(x) in run]
     if printed:
-        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **drawing.PUBLISHED)
+        ax.plot(*zip(*printed, strict=True), "D:", ms=5, lw=1, **{**drawing.PUBLISHED, "color": colour})
 
 
 def _line(ax: Any, means: Mapping[float, Summary | Paired], **style: Any) -> None:
