@@ -248,10 +248,10 @@ def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) ->
     refusal, plans = None, {config: "# done already\n" for config in configs if config not in left}
     try:
         check_data([config for config in configs if config not in left], place, SILENT)
-        if left:
-            plans[left[0]] = (
-                f"# {plan_of(left[0], place)}{_shares(place.devices, len(left))}\n"  # stands for the others
-            )
+        if left:  # the first stands for the others
+            words, total = plan_of(left[0], place)
+            shares = _shares(place.devices, len(left))
+            plans[left[0]] = f"# {words}, about {duration(total)} without evaluation{shares}\n"
     except (InputError, MissingExtraError) as error:
         refusal, plans = error, {}
     say("\n\n".join(f"# run {config_id(config)}\n{plans.get(config, '')}{_toml(config)}" for config in configs))

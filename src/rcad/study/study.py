@@ -103,7 +103,8 @@ class Setup:
             )
         if config.data.validation == 0:
             raise InputError(
-                "expected a validation split to choose by, but got data.validation=0; e.g. --set data.validation=0.1"
+                "expected a validation split, whose numbers a study shows and chooses by (even with --budget 1), but "
+                "got data.validation=0; e.g. --set data.validation=0.1"
             )
         return config
 

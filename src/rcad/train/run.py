@@ -25,7 +25,7 @@ from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write
 from rcad.runs.plain import config_id
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
-from rcad.runs.words import duration, plural
+from rcad.runs.words import plural
 from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.loop import Course, Trainer, exhaust
@@ -355,8 +355,8 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
     return far_below(moves, as_unit_float(x[rows]), y[rows], problem.likelihood)
 
 
-def plan_of(config: RunConfig, place: Place) -> str:
-    """`run_words` before anything is trained, with an estimate of the time; raises if the run cannot begin."""
+def plan_of(config: RunConfig, place: Place) -> tuple[str, float]:
+    """`run_words` before anything is trained, and about how many seconds it takes; raises if the run cannot begin."""
     device, _ = _resolve(place, config)
     problem = prepare(config, Reader(place)(config.data), device)
     check_same_data(place.store, config, problem)
@@ -370,4 +370,4 @@ def plan_of(config: RunConfig, place: Place) -> str:
             criterion.backward(model, as_unit_float(x[rows]), y[rows])
             took = time.perf_counter() - start
     total = took * math.ceil(len(y) / size) * config.train.epochs
-    return f"{run_words(model, method, device, config, len(y))}, about {duration(total)} without evaluation"
+    return run_words(model, method, device, config, len(y)), total
