@@ -22,7 +22,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from rcad.cli import SIGNALS, USUAL, end, reason_said
+from rcad.cli import INTERRUPTED, SIGNALS, USUAL, end, reason_said
 from rcad.cli.screen import warn
 from rcad.errors import InputError, MissingExtraError, one_line, shown
 from rcad.loss.method_rows import OWN
@@ -94,13 +94,13 @@ def _interrupt(number: int, frame: object) -> None:
     if _ending:
         end(number)
     _ending.append(True)
-    raise Interrupted(number)
+    raise Interrupted(number, INTERRUPTED)
 
 
 def _interrupted(stop: KeyboardInterrupt) -> int:
     _ending.append(True)
     code: int = getattr(stop, "exit_code", None) or exit_code(getattr(stop, "number", signal.SIGINT))
-    _fail(str(stop) or "interrupted", code)
+    _fail(str(stop) or INTERRUPTED, code)
     reason_said()
     return code
 
