@@ -82,6 +82,15 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
         assert f"Left out: {cut}: expected " in Path(file).read_text()
 
 
+def test_a_run_that_diverged_says_so(cli: Cli, refused: Refused) -> None:
+    files(my_dot_csv=table())
+    words = ("--data", "my.csv", "--target", "price", "--method", "erm", "--epochs", 2, "--lr", 1e30, "--json")
+    (run,) = cli("train", *words).json()
+    says = f"{run['id']} diverged and has no weights; train another with a smaller learning rate (its --lr was 1e+30)"
+    refused("predict", run["id"], "--data", "my.csv", says=says)
+    refused("evaluate", run["id"], says=says)
+
+
 def test_data_that_lie_elsewhere_leave_no_run(done: Cli, cli: Cli) -> None:
     images("photos")
     cli("data", "import", "photos", "--name", "flowers", "--data-dir", "d")
