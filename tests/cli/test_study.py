@@ -147,6 +147,7 @@ def test_images_go_through_the_store(done: Cli) -> None:
 def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 1, "--epochs", 1, "--budget", 2)
     lines = done("compare", "--data", "digits[:60]", *words).err.splitlines()
+    assert sum(line.startswith("digits: 1x8x8 images") for line in lines) == 1  # of two methods
     trials = saved(OUT / "compare.json")["methods"]["erm"]["seeds"]["0"]["trials"]
     decays = [f"{trial['values']['optim.weight_decay']:g}" for trial in trials]
     told = [line.split("  ")[0] for line in lines if line.startswith("done: erm")]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from rcad.cli import INTERRUPTED, SIGNALS, USUAL, end, reason_said
 from rcad.cli.screen import warn
 from rcad.errors import InputError, MissingExtraError, one_line, shown
-from rcad.loss.method_rows import OWN
+from rcad.loss.method_rows import OWN, SEARCHED
 from rcad.train.place import follows
 from rcad.train.stop import Interrupted, exit_code
 
@@ -201,6 +201,12 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
     if match := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):
         hint = f"; did you mean --data {match[1]}?" if arguments[0] in ("train", "compare", "tune") else ""
         return f"expected options, but got {match[1]!r}{hint}"
+    if match := re.match(r"No such option:? '?(-[\w-]+)", message):
+        name = match[1].lstrip("-")
+        if name in SEARCHED and arguments[0] in ("train", "tune", "compare"):
+            return f'expected an option, but got {match[1]}, which is a number of the method: e.g. "rcad({name}=0.5)"'
+        near = difflib.get_close_matches(match[1], error.possibilities or (), n=1)
+        return f"expected an option, but got {match[1]}" + (f"; did you mean {near[0]}?" if near else "")
     if match := re.match(r"No such command '(.*?)'", message):
         near = difflib.get_close_matches(match[1], error.ctx.command.commands, n=1)
         return f"expected a command, but got {match[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")

@@ -45,7 +45,7 @@ from rcad.study.study import (
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
-from rcad.train.progress import SILENT, Portion, Progress, watched
+from rcad.train.progress import SILENT, Portion, Progress, each_note_once, watched
 from rcad.train.run import plan_of
 from rcad.train.scheduler import canonical_config, check_data
 from rcad.train.stop import exit_code
@@ -257,6 +257,7 @@ class Work:
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
+        progress = each_note_once(progress)
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:

@@ -38,7 +38,7 @@ from rcad.study.study import (
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
-from rcad.train.progress import Portion, Progress, watched
+from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.scheduler import Outcome, canonical_config, schedule
 from rcad.train.task import method_of, prepare, read
 from rcad.train.trackers import flat
@@ -220,6 +220,7 @@ class _Work:
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
+        progress = each_note_once(progress)
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:

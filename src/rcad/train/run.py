@@ -34,7 +34,7 @@ from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.scheduler import canonical_config, check_weights, weights_hash
 from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
-from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
+from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data, with_numbers
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
@@ -265,6 +265,7 @@ def begin(
     config, store = canonical_config(config), place.store
     device, engine = _resolve(place, config)
     whose = f"run {config_id(config)}"
+    with_numbers(config.method)  # raises before anything is read, which may take long
     with machine.timed("data", whose, device):
         while_reading = Calls(progress.overall, detail, progress.note) if ranks.size == 1 else progress
         dataset = ranks.together(lambda: reader(config.data, while_reading))
