@@ -155,7 +155,7 @@ def test_an_interruption_keeps_what_is_finished(runs: Path) -> None:
     # When the calibration is done, the attacks have begun.
     found = interrupted("evaluate", run, "--limit", "0", "--out", "out", when=lambda: bool(evaluations(runs)))
     assert found.code == 130
-    assert found.err.splitlines()[-1].startswith("rcad: interrupted; every finished suite is kept")
+    assert found.err.splitlines()[-1].startswith("rcad: interrupted; what is finished is kept; run the same command")
     (path,) = evaluations(runs)
     assert path.name.startswith("calibration-")
     assert not Path("out").exists()
