@@ -183,6 +183,13 @@ def test_predict(cli: Cli, run: str) -> None:
     assert newest[1:] == [first, "predictions.csv"]
 
 
+def test_predictions_replace_no_other_table(refused: Refused, run: str) -> None:
+    files(mine_dot_csv="length,width\n1,2\n")
+    refused(
+        "predict", run, "--data", "new", "--out", "mine.csv", says="predictions for --out, but mine.csv is another;"
+    )
+
+
 def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refused) -> None:
     files(new__bad_dot_png=png(keep=30))
     refused("predict", run, "--data", "new", says="expected new/bad.png to be an image")

@@ -372,8 +372,8 @@ def _middle(values: Sequence[Any]) -> Any:
 
 def _options(line: str) -> dict[str, str]:
     """The options of `rcad compare ...` that change its runs, by name; those of --set by their field."""
-    found = re.findall(r" --(?:set '?)?([\w.-]+)[ =](?!--)(.*?)'?(?= --|$)", line)
-    return {name: value for name, value in found if name not in ("methods", "out", "epochs")}
+    found = re.findall(r" (?:--set '?)?([\w.-]+)[ =](?!--)(.*?)'?(?= --|$)", line)
+    return {name: value for name, value in found if name not in ("--methods", "--out", "--epochs")}
 
 
 def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
