@@ -49,6 +49,7 @@ def test_a_table_with_categories_and_the_same_command_again(
         (("--target", "colour"), "expected target price as in rcad-compare/compare.json, but got colour"),
         (("--drop", "colour"), "expected no drop as in rcad-compare/compare.json, but got ['colour']; pass another"),
         (("--target", "colour", "--metric", "rmse"), "expected --metric to be one of"),  # options come first
+        (("--model", "mlp"), "expected no --model as in rcad-compare/compare.json, but got mlp; pass another --out"),
         (("--lr", 0.1), "expected no optim.lr as in rcad-compare/compare.json, but got 0.1; pass another --out"),
         (
             ("--set", "model.hidden=[8, 8]"),
