@@ -49,7 +49,7 @@ from rcad.train.progress import SILENT, Portion, Progress, each_note_once, watch
 from rcad.train.run import plan_of
 from rcad.train.scheduler import canonical_config, check_data
 from rcad.train.stop import exit_code
-from rcad.train.task import prepare, read
+from rcad.train.task import prepare, read, with_numbers
 
 log = logging.getLogger("rcad")
 
@@ -165,6 +165,8 @@ class Work:
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
+        for text in () if self.methods is None else split_methods(self.methods):
+            with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)

@@ -202,7 +202,6 @@ def lineup(methods: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[
 def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem: Problem) -> None:
     """Refuse a method that does not suit the data before anything is trained, and name those that do."""
     for contestant in contestants:
-        with_numbers(contestant.rows)  # first: what is wrong with them has nothing to do with the data
         try:
             method_of(at_start(config, contestant.rows, problem), problem)
         except InputError as error:

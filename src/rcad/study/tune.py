@@ -40,7 +40,7 @@ from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.scheduler import Outcome, canonical_config, schedule
-from rcad.train.task import method_of, prepare, read
+from rcad.train.task import method_of, prepare, read, with_numbers
 from rcad.train.trackers import flat
 
 log = logging.getLogger("rcad")
@@ -184,6 +184,7 @@ class _Work:
         space = None if self.space_text is None else parse_space(self.space_text)
         if space is not None:
             check_space(space, first.method, self.methods)
+        with_numbers(first.method)  # raises before anything is read
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         problem = prepare(first, dataset, pick_device("cpu"))
