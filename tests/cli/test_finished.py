@@ -82,6 +82,15 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
         assert f"Left out: {cut}: expected " in Path(file).read_text()
 
 
+def test_a_run_that_diverged_says_so(cli: Cli, refused: Refused) -> None:
+    files(my_dot_csv=table())
+    words = ("--data", "my.csv", "--target", "price", "--method", "erm", "--epochs", 2, "--lr", 1e30, "--json")
+    (run,) = cli("train", *words).json()
+    says = f"{run['id']} diverged and has no weights; train another with a smaller learning rate (its --lr was 1e+30)"
+    refused("predict", run["id"], "--data", "my.csv", says=says)
+    refused("evaluate", run["id"], says=says)
+
+
 def test_data_that_lie_elsewhere_leave_no_run(done: Cli, cli: Cli) -> None:
     images("photos")
     cli("data", "import", "photos", "--name", "flowers", "--data-dir", "d")
@@ -146,7 +155,7 @@ def test_an_interruption_keeps_what_is_finished(runs: Path) -> None:
     # When the calibration is done, the attacks have begun.
     found = interrupted("evaluate", run, "--limit", "0", "--out", "out", when=lambda: bool(evaluations(runs)))
     assert found.code == 130
-    assert found.err.splitlines()[-1].startswith("rcad: interrupted; every finished suite is kept")
+    assert found.err.splitlines()[-1].startswith("rcad: interrupted; what is finished is kept; run the same command")
     (path,) = evaluations(runs)
     assert path.name.startswith("calibration-")
     assert not Path("out").exists()
@@ -172,6 +181,13 @@ def test_predict(cli: Cli, run: str) -> None:
     newest = cli("predict", "last", "--data", "new").out.splitlines()  # which one that is, it says
     assert newest[0] == f"run {run_id('erm')}: {title(Store.open('runs').get('last').config)}"
     assert newest[1:] == [first, "predictions.csv"]
+
+
+def test_predictions_replace_no_other_table(refused: Refused, run: str) -> None:
+    files(mine_dot_csv="length,width\n1,2\n")
+    refused(
+        "predict", run, "--data", "new", "--out", "mine.csv", says="predictions for --out, but mine.csv is another;"
+    )
 
 
 def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refused) -> None:

@@ -38,15 +38,17 @@ builtins.__import__ = importing
 """,
     "its work": "import rcad.runs.store as store; store.Store.records = lambda *_, **__: pause()",
     "its end": "import rcad.cli, atexit; atexit.register(pause)",
+    "the page of a search": "import rcad.study.outputs as files; files.html.page = lambda *_, **__: pause()",
 }
+TUNE = "tune --data diabetes --method rcad --budget 1 --epochs 1"
 
 
-def started(moment: str, tmp_path: Path) -> subprocess.Popen[str]:
+def started(moment: str, tmp_path: Path, words: str = "runs list") -> subprocess.Popen[str]:
     """The command, where it pauses."""
     script = tmp_path / "rcad"
     script.write_text(SCRIPT.format(src=str(SRC), moment=MOMENTS[moment]))
     (tmp_path / "runs").mkdir(exist_ok=True)
-    command = [sys.executable, str(script), "runs", "list"]
+    command = [sys.executable, str(script), *words.split()]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     while process.stdout.readline() not in ("here\n", ""):
         pass
@@ -54,7 +56,7 @@ def started(moment: str, tmp_path: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", [*MOMENTS][:-1])
 def test_a_signal_ends_the_command_whenever_it_comes(moment: str, twice: bool, tmp_path: Path) -> None:
     for number in [*SIGNALS][:: 1 if moment == "its work" else 2]:
         process = started(moment, tmp_path)
@@ -63,6 +65,17 @@ def test_a_signal_ends_the_command_whenever_it_comes(moment: str, twice: bool, t
             process.send_signal(number)
         _, err = process.communicate(timeout=60)
         assert (process.returncode, err) == (SIGNALS[number], "rcad: interrupted\n")
+
+
+@pytest.mark.parametrize("moment", ["its own imports", "the page of a search"])
+def test_a_command_that_can_go_on_says_so_however_it_ends(moment: str, tmp_path: Path) -> None:
+    for package in ("matplotlib", "jinja2", "sklearn"):
+        pytest.importorskip(package)
+    process = started(moment, tmp_path, TUNE)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=60)[1].splitlines()
+    assert process.returncode == 130
+    assert err[-1] == "rcad: interrupted; what is finished is kept; run the same command to continue"
 
 
 def test_a_closed_terminal_is_ignored_under_nohup(tmp_path: Path) -> None:

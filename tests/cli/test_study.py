@@ -47,16 +47,45 @@ def test_a_table_with_categories_and_the_same_command_again(
         (("--metric", "rmse"), "expected metric nll"),
         (("--methods", "erm,adversarial_training", "--no-controls"), "rcad is not among them"),
         (("--target", "colour"), "expected target price as in rcad-compare/compare.json, but got colour"),
-        (("--drop", "colour"), "expected drop None"),
+        (("--drop", "colour"), "expected no drop as in rcad-compare/compare.json, but got ['colour']; pass another"),
         (("--target", "colour", "--metric", "rmse"), "expected --metric to be one of"),  # options come first
-        (("--lr", 0.1), "expected the data, settings and code that made erm in rcad-compare/compare.json"),
+        (("--model", "mlp"), "expected no --model as in rcad-compare/compare.json, but got mlp; pass another --out"),
+        (("--lr", 0.1), "expected no optim.lr as in rcad-compare/compare.json, but got 0.1; pass another --out"),
+        (
+            ("--set", "model.hidden=[8, 8]"),
+            "expected no model.hidden as in rcad-compare/compare.json, but got [8, 8]; ",
+        ),
         (("--set", "data.validation=0", "--set", "train.selection=last"), "e.g. --set data.validation=0.1"),
     ):
         refused(*COMPARE, *words, says=says)
     files(my_dot_csv=table().replace("1", "2", 1))
-    refused(*COMPARE, says="code that made erm in rcad-compare/compare.json, but they have changed; pass another")
+    refused(*COMPARE, says="code that made erm in rcad-compare/compare.json, but one of them has changed; pass another")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
+
+
+def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> None:
+    words = ("compare", "--data", "digits[:60]", "--methods", "rcad", "--no-controls", "--seeds", "3,5", "--epochs", 1)
+    plan = done(*words, "--dry-run", "--json").json()
+    assert {(method["name"], method["runs"], method["left"]) for method in plan["methods"]} == {
+        ("erm", 2, 2),
+        ("rcad", 2, 2),
+    }
+    assert plan["methods"][1]["seconds"] == pytest.approx(2 * plan["methods"][0]["seconds"])
+    assert not OUT.exists()
+    done(*words, "--seeds", "3,", "--runs", "kept", "--out", "one")
+    shown = done(*words, "--runs", "kept", "--dry-run").out
+    assert "2 splits (seeds 3, 5); judged by nll\none run: SmallCNN, " in shown
+    assert re.search("\n1 candidate on each split, 2 runs left, about .* one after the other, without eval", shown)
+    table = done(*COMPARE, "--dry-run").out
+    assert "optim.weight_decay, alpha, lam" in table
+    assert "they train side by side" in table
+    done(*COMPARE)
+    assert done(*COMPARE, "--dry-run").out.endswith("\n2 candidates on each split, 0 runs left\n")
+    refused(*COMPARE, "--lr", 0.1, "--dry-run", says="expected no optim.lr")
+    refused(
+        *words, "--set", "train.precision=bf16", "--device", "cpu", "--out", "o", "--dry-run", says="expected a GPU"
+    )
 
 
 def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:
@@ -119,6 +148,7 @@ def test_images_go_through_the_store(done: Cli) -> None:
 def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 1, "--epochs", 1, "--budget", 2)
     lines = done("compare", "--data", "digits[:60]", *words).err.splitlines()
+    assert sum(line.startswith("digits: 1x8x8 images") for line in lines) == 1  # of two methods
     trials = saved(OUT / "compare.json")["methods"]["erm"]["seeds"]["0"]["trials"]
     decays = [f"{trial['values']['optim.weight_decay']:g}" for trial in trials]
     told = [line.split("  ")[0] for line in lines if line.startswith("done: erm")]
@@ -139,6 +169,7 @@ def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:
     assert "run the same command to continue" in found.err
     kept = saved(OUT / "compare.json")["methods"]
     assert 1 <= len(kept) < 5
+    assert "expected no optim.lr as in rcad-compare/compare.json" in cli(*words, "--lr", 0.1).err
     assert cli(*words).err.count("there already") == len(kept)
 
 
@@ -224,4 +255,5 @@ def test_every_trial_diverged(cli: Cli) -> None:
 
 def test_another_search_is_not_overwritten(done: Cli, refused: Refused) -> None:
     done(*TUNE, "--budget", 1, "--quiet")
-    refused(*TUNE, "--budget", 1, "--seeds", 2, says="other settings")
+    refused(*TUNE, "--budget", 1, "--seeds", 2, says="expected seeds [0] as in rcad-tune/rcad.json, but got [0, 1]; ")
+    refused(*TUNE, "--budget", 1, "--lr", 0.5, says="expected optim.lr 0.001 as in rcad-tune/rcad.json, but got 0.5; ")

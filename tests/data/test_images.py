@@ -52,9 +52,8 @@ def test_layouts(tmp_path, images, classes, train, test):
     assert dict(zip(reds(dataset.train), dataset.train.y.tolist(), strict=True)) == train
     assert dataset.train.x.shape[1:] == (3, 4, 4)
     assert reds(dataset.test) == test
-    assert dataset.note.endswith(
-        "from pets; not read: val" if "val__cat__a" in images and "test__cat__a" in images else "from pets"
-    )
+    unread = ["not read: val"] if "val__cat__a" in images and "test__cat__a" in images else []
+    assert dataset.note.endswith("; ".join(["from pets", *dataset.omissions, *unread]))
     copy = shutil.copytree(root, tmp_path / "copy")  # which finds the cache of the first
     assert "classes from copy" in load(copy).note
 
@@ -119,6 +118,7 @@ def test_tiny_imagenet_zip_and_folder_agree(tmp_path, unchecked):
 
 TABLE = "file,label\nb.png,dog\na.png,cat\nc.png,dog\n"
 HERE = {"labels": "train.csv"}
+LONE = "classes with only one image, too few to learn and to test: 'cat'"
 
 
 @pytest.fixture
@@ -145,8 +145,8 @@ def test_the_plain_layout_is_found(kaggle, folder, table):
     dataset = load(root)
     assert dataset.classes == ("cat", "dog")
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([20, 10, 30], [1, 0, 1])
-    assert dataset.note.endswith(", labels in train.csv")
-    assert dataset.omissions == ()
+    assert dataset.note.endswith(f", labels in train.csv; {LONE}")
+    assert dataset.omissions == (LONE,)
     assert dataset.test is None
 
 
@@ -209,7 +209,7 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
     dataset = load(root, stream=stream)
     assert (len(dataset.train.x), dataset.train.y.tolist()) == (3, [1, 0, 1])
     assert not stream or dataset.train.x.image_moments.shape[1] == 3
-    assert dataset.omissions == ("1 image listed more than once, with one label, taken once",)
+    assert dataset.omissions == ("1 image listed more than once, with one label, taken once", LONE)
     (root / "train.csv").write_text(TABLE.replace("b.png", "b.png,owl\na.png,cat\nb.png"))
     dataset = load(root, stream=stream, skip_bad=True)
     assert (len(dataset.train.x), dataset.train.y.tolist(), dataset.classes) == (2, [0, 1], ("cat", "dog"))

@@ -93,6 +93,12 @@ def test_the_task_is_inferred(values, task, classes):
         assert [classes[k] for k in data.train.y] == [value.removesuffix(".0") for value in values]
 
 
+def test_columns_that_are_the_same_in_every_row_are_told():
+    same = read("a,b,c,d,e,y\n1,7,x,,x,0\n2,7,x,3,x,1\n3,7,x,3,y,1\n4,7,x,3,,0\n")
+    assert same.columns[:3] == ("a", "b", "c=x")
+    assert same.omissions == ("with the same value in every row, so of no use, but still an input: b, c",)
+
+
 def test_the_task_can_be_told():
     assert read("a,y\n1,0\n2,1\n3,1\n", task="regression").train.y.dtype == np.float32
     data = read("a,y\n1,0.5\n2,1\n3,1\n", task="classification")

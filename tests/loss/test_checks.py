@@ -45,6 +45,7 @@ WARNS: dict[str, tuple[RCAD, Make, Tensor, Tensor, str]] = {
     "normalised": (PLAIN, norm_net, 5 * X - 2.5, Y, f"look normalised, {IN_PIXELS}; pass std="),
     "scaled": (PLAIN, norm_net, 255 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 255"),
     "counted to 16": (PLAIN, norm_net, 16 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 16"),
+    "bounds": (RCAD(bounds=(0, 1)), norm_net, 5 * X - 2.5, Y, f"look normalised, {IN_PIXELS}; pass std="),
     "frozen": (PLAIN, lambda: norm_net().requires_grad_(False), X, Y, "nothing will be trained"),
     "softmax": (PLAIN, lambda: nn.Sequential(smooth_net(), nn.Softmax(1)), X, Y, "look like probabilities, but logits"),
     "deaf": (PLAIN, Deaf, X, Y, "zero gradient with respect to every input"),
@@ -75,6 +76,7 @@ def test_a_mistake_warns_once_for_each_model(name: str) -> None:
         (PLAIN, norm_net, X, Y),
         (RCAD(0.5, 0.1, std=(0.2,) * 3), norm_net, 5 * X - 2.5, Y),
         (RCAD(0.5, 0.1, units="input"), norm_net, 5 * X - 2.5, Y),
+        (RCAD(), norm_net, 5 * X - 2.5, Y),  # alpha is measured in their units
         (PLAIN, lambda: nn.Linear(4, 3), 5 * TABLE, torch.randint(3, (32,))),  # a table is no image
         (RCAD(0.3, 0.3, likelihood=Gaussian.fit(REAL)), lambda: nn.Linear(4, 2), TABLE, REAL),
         (RCAD(0.5, 0.1, likelihood=Categorical(class_dim=-1)), lambda: nn.Linear(4, 3), TOKENS, TAGS),

@@ -241,6 +241,12 @@ def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) ->
     assert equal(state(source), state(target))
 
 
+def test_a_prefix_before_every_name_is_named(tmp_path: Path) -> None:
+    target = net(2)
+    with fails_in_one_line("'conv1.weight' of a ResNet", "every name begins with 'model.' there; save it without: {k."):
+        load(target, {f"model.{k}": v for k, v in net(1).state_dict().items()}, tmp_path)
+
+
 def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source, target = net(1, num_outputs=7), net(2)
     before = state(target)

@@ -10,10 +10,16 @@ def end(number: int, frame: object = None) -> None:
     """Handles a signal before the command has begun, and a second one: ends at once, with one line at most."""
     if _silent:
         try:  # noqa: SIM105  # what `contextlib` needs takes as long as Python's own start
-            os.write(2, b"rcad: interrupted\n")
+            os.write(2, f"rcad: {interrupted(*sys.argv[1:2])}\n".encode())
         except OSError:
             pass
     os._exit(128 + (signal.SIGINT if number == signal.SIGINT else signal.SIGTERM))
+
+
+def interrupted(command: str = "") -> str:
+    """The line of a command that a signal ended at once."""
+    goes_on = command in ("train", "tune", "compare", "evaluate", "paper")
+    return "interrupted; what is finished is kept; run the same command to continue" if goes_on else "interrupted"
 
 
 _silent = [True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from rcad.errors import InputError, without_advice
 from rcad.runs.store import NEWEST, Store
 from rcad.runs.words import plural, title
 from rcad.train.progress import show_progress
-from rcad.train.stop import Interrupted
 
 LEFT_OUT = 2
 RUN = argument("RUN", "A run's id, its first characters, its folder, or last.")
@@ -112,15 +110,11 @@ def evaluate(
 
     from rcad.study.evaluations import evaluate_run
 
-    try:
-        with show_progress(quiet=quiet or as_json) as progress:
-            what: Any = {"limit": limit, "attack_eps": eps, "standard": standard, "corrupted": corrupted}
-            what |= {"ood_data": [part.strip() for part in ood_data.split(",")], "again": again}
-            where: Any = {"out": out, "runs": runs, "data_dir": data_dir, "cache_dir": cache_dir, "device": device}
-            report = evaluate_run(chosen, suites, **what, **where, progress=progress)
-    except KeyboardInterrupt as stop:
-        words = "interrupted; every finished suite is kept beside its run; run the same command again to go on"
-        raise Interrupted(getattr(stop, "number", signal.SIGINT), words) from None
+    with show_progress(quiet=quiet or as_json) as progress:
+        what: Any = {"limit": limit, "attack_eps": eps, "standard": standard, "corrupted": corrupted}
+        what |= {"ood_data": [part.strip() for part in ood_data.split(",")], "again": again}
+        where: Any = {"out": out, "runs": runs, "data_dir": data_dir, "cache_dir": cache_dir, "device": device}
+        report = evaluate_run(chosen, suites, **what, **where, progress=progress)
     page = str(report.files[0])
     if as_json:
         say_json({**report.record, "page": page})

@@ -22,10 +22,10 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from rcad.cli import SIGNALS, USUAL, end, reason_said
+from rcad.cli import SIGNALS, USUAL, end, interrupted, reason_said
 from rcad.cli.screen import warn
 from rcad.errors import InputError, MissingExtraError, one_line, shown
-from rcad.loss.method_rows import OWN
+from rcad.loss.method_rows import OWN, SEARCHED
 from rcad.train.place import follows
 from rcad.train.stop import Interrupted, exit_code
 
@@ -70,7 +70,7 @@ def main() -> None:
         try:
             code = run(sys.argv[1:])
         except KeyboardInterrupt as stop:  # it came while the end was being told
-            code = _interrupted(stop)
+            code = _interrupted(stop, sys.argv[1:])
     sys.exit(code)
 
 
@@ -97,10 +97,10 @@ def _interrupt(number: int, frame: object) -> None:
     raise Interrupted(number)
 
 
-def _interrupted(stop: KeyboardInterrupt) -> int:
+def _interrupted(stop: KeyboardInterrupt, arguments: Sequence[str]) -> int:
     _ending.append(True)
     code: int = getattr(stop, "exit_code", None) or exit_code(getattr(stop, "number", signal.SIGINT))
-    _fail(str(stop) or "interrupted", code)
+    _fail(str(stop) or interrupted(*arguments[:1]), code)
     reason_said()
     return code
 
@@ -118,7 +118,7 @@ def run(arguments: Sequence[str]) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except KeyboardInterrupt as stop:
-        return _interrupted(stop)
+        return _interrupted(stop, arguments)
     except (InputError, MissingExtraError) as error:
         return _fail(str(error), USAGE)
     except Exception as error:
@@ -201,6 +201,12 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
     if match := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):
         hint = f"; did you mean --data {match[1]}?" if arguments[0] in ("train", "compare", "tune") else ""
         return f"expected options, but got {match[1]!r}{hint}"
+    if match := re.match(r"No such option:? '?(-[\w-]+)", message):
+        name = match[1].lstrip("-")
+        if name in SEARCHED and arguments[0] in ("train", "tune", "compare"):
+            return f'expected an option, but got {match[1]}, which is a number of the method: e.g. "rcad({name}=0.5)"'
+        near = difflib.get_close_matches(match[1], error.possibilities or (), n=1)
+        return f"expected an option, but got {match[1]}" + (f"; did you mean {near[0]}?" if near else "")
     if match := re.match(r"No such command '(.*?)'", message):
         near = difflib.get_close_matches(match[1], error.ctx.command.commands, n=1)
         return f"expected a command, but got {match[1]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
@@ -214,8 +220,6 @@ def _unusual(error: Exception, arguments: Sequence[str] = ()) -> int:
         message = _refused(error, arguments)
         hint = f"{'' if message.endswith('?') else ';'} see: {context.command_path} --help" if context else ""
         return _fail(message + hint, USAGE)
-    if type(error).__name__ == "Abort":  # a prompt was left with Ctrl-C or Ctrl-D
-        return _fail("interrupted", exit_code(signal.SIGINT))
     if isinstance(error, OSError) and error.filename is not None and error.errno in MENDABLE:
         words = f"expected {error.filename} to be usable, but got: {error.strerror}; name another, or fix it"
         return _fail(words, USAGE)

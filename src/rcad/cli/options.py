@@ -190,7 +190,7 @@ class Training:
     @property
     def entry(self) -> dict[str, Any]:
         """The arguments of `rcad.tune` and `rcad.compare` for it."""
-        settings = [*written(self.fields), *(self.setting or ())]
+        settings = (*written(self.fields), *(self.setting or ()))
         return {"recipe": self.recipe, "epochs": self.epochs, "model": self.model, "settings": settings}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -169,15 +170,7 @@ def run_target(
         _refuse(target, _used(suite, "seeds", "only", "runs", "rows", "protocol", "precision"))
         _refuse(target, _used(machines, "devices", "executor"))
         _refuse(target, _used(effort, "workers", "minutes", "candidates", "model", "finished", "join"))
-        if dry_run:
-            _show_records(suite.out, False, target)
-            return
-        from rcad.paper.run import make_study
-
-        with show_progress() as progress:
-            where: Any = (suite.scale, suite.out, suite.data, progress.detail)
-            made = make_study(target, *where, again=effort.again, track=trackers)
-        _show_made(target, made, suite.scale)
+        _run_study(target, suite, effort, trackers, dry_run)
         return
     order = suite.order(target, **effort.checked(target, suite), **machines.places, track=trackers)
     if dry_run:
@@ -192,6 +185,21 @@ def run_target(
         warn(done.words())
         raise typer.Exit(done.exit_code)
     _show_made(target, done, suite.scale)
+
+
+def _run_study(target: str, suite: Suite, effort: Effort, trackers: Sequence[str], dry_run: bool) -> None:
+    """Make what is computed as a whole, not run by run."""
+    from rcad.paper.run import check_study, make_study
+
+    scale: Any = suite.scale
+    if dry_run:
+        check_study(target, scale, suite.out, suite.data, again=effort.again)
+        _show_records(suite.out, False, target)
+        return
+    with show_progress() as progress:
+        where = (scale, suite.out, suite.data, progress.detail)
+        made = make_study(target, *where, again=effort.again, track=trackers)
+    _show_made(target, made, suite.scale)
 
 
 def _show_made(target: str, made: Outcome, scale: str) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from rcad.cli import options
 from rcad.cli.options import Machines, Reading, Source, Text, Training, option, parse_seeds
-from rcad.cli.screen import say, say_json, show_parts, warn
+from rcad.cli.screen import say, say_json, show_parts, table, warn
+from rcad.runs.words import duration, plural
 from rcad.train.progress import show_progress
 
 
@@ -33,6 +36,9 @@ def compare(
     track: Text = options.TRACK,
     as_json: bool = options.JSON,
     quiet: bool = options.QUIET,
+    dry_run: bool = option(
+        "--dry-run", "Check the data; print what would be trained, and the time; train nothing.", False
+    ),
 ) -> None:
     """Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.
 
@@ -45,16 +51,27 @@ def compare(
     rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes
     rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"
     rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3
+    rcad compare --data my.csv --target colour --dry-run
     """
     numbers = parse_seeds(None, seeds or "10", training.setting)
     from rcad.report.terminal import part_lines
-    from rcad.study.compare import compare as compare_methods
+    from rcad.study.compare import Work
+    from rcad.study.outputs import workplace
+    from rcad.study.study import Setup
 
-    with show_progress(quiet=quiet, as_json=as_json, answer_first=True) as progress:
-        asked = {"metric": metric, "seeds": numbers, "budget": budget, "controls": controls}
-        where = {"out": out, "runs": runs, **machines.places, "track": track, "progress": progress}
-        how = {**reading.entry, **training.entry, **asked, **where}
-        comparison = compare_methods(source.required, methods, **how)
+    setup = Setup(source.required, own=reading.own, **reading.main, **training.entry)
+    with (
+        workplace(out, runs, track=track, **reading.places, **machines.places) as (folder, place),
+        show_progress(quiet=quiet or dry_run, as_json=as_json, answer_first=True) as progress,
+    ):
+        work = Work(setup, methods, metric, numbers, budget, controls, folder, place)
+        if dry_run:
+            plan = work.plan()
+        else:
+            comparison = work.go(progress)
+    if dry_run:
+        _show_plan(plan, as_json)
+        return
     if as_json:
         say_json({**comparison.record, "files": [str(file) for file in comparison.files]})
     elif quiet:
@@ -65,6 +82,27 @@ def compare(
         show_parts([*first.parts[:2], *differences.tables])
         say("\n".join(["", *map(str, comparison.files)]))
     raise typer.Exit(int(comparison.diverged > 0))
+
+
+def _show_plan(plan: Mapping[str, Any], as_json: bool) -> None:
+    """Print what a comparison would train."""
+    if as_json:
+        say_json(plan)
+        return
+    methods, seeds = plan["methods"], plan["seeds"]
+    sizes = ", ".join(f"{count:,} {name}" for name, count in plan["sizes"].items())
+    splits = f"{plural(len(seeds), 'split')} (seeds {', '.join(map(str, seeds))})"
+    say(f"{plan['data']}: {sizes} examples on each of {splits}; judged by {plan['metric']}")
+    say(f"one run: {plan['run']}\n")
+    rows = []
+    for method in methods:
+        tuned = [words.partition("=")[0] for words in method["space"]]
+        rows.append([method["name"], method["role"], ", ".join(tuned) or "-", str(method["runs"]), str(method["left"])])
+    table(["method", "role", "tuned", "runs", "left"], rows)
+    left, total = (sum(method[key] for method in methods) for key in ("left", "seconds"))
+    faster = "; they train side by side, which is faster" if plan["side_by_side"] else ""
+    time = f", about {duration(total)} one after the other, without evaluation{faster}" if left else ""
+    say(f"\n{plural(plan['budget'], 'candidate')} on each split, {plural(left, 'run')} left{time}")
 
 
 def tune(

@@ -232,14 +232,11 @@ def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) ->
 
     As JSON they are printed without a look at the data.
     """
-    from rcad.loss.methods import Method
     from rcad.train.run import plan_of
     from rcad.train.scheduler import canonical_config, check_data
-    from rcad.train.task import AUTO
+    from rcad.train.task import with_numbers
 
-    rows = method_rows.rows_to_plain(configs[0].method)
-    # What is measured on the data has no value yet.
-    Method.from_dict({"methods": [{key: value for key, value in row.items() if value != AUTO} for row in rows]})
+    with_numbers(configs[0].method)
     configs = [canonical_config(config) for config in configs]
     if as_json:
         say_json([{"id": config_id(config), "config": to_plain(config)} for config in configs])
@@ -248,10 +245,10 @@ def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) ->
     refusal, plans = None, {config: "# done already\n" for config in configs if config not in left}
     try:
         check_data([config for config in configs if config not in left], place, SILENT)
-        if left:
-            plans[left[0]] = (
-                f"# {plan_of(left[0], place)}{_shares(place.devices, len(left))}\n"  # stands for the others
-            )
+        if left:  # the first stands for the others
+            words, total = plan_of(left[0], place)
+            shares = _shares(place.devices, len(left))
+            plans[left[0]] = f"# {words}, about {duration(total)} without evaluation{shares}\n"
     except (InputError, MissingExtraError) as error:
         refusal, plans = error, {}
     say("\n\n".join(f"# run {config_id(config)}\n{plans.get(config, '')}{_toml(config)}" for config in configs))

@@ -118,6 +118,13 @@ def check_several(classes: Sequence[str], origin: str) -> None:
         raise InputError(f"expected at least 2 classes in {origin}, but got {got}; add examples of another class")
 
 
+def lone_examples(labels: npt.NDArray[Any], classes: Sequence[str], noun: str) -> tuple[str, ...]:
+    """A sentence on the classes of which there is one example, if any."""
+    lone = [repr(classes[k]) for k in np.flatnonzero(np.bincount(labels) == 1).tolist()]
+    names = ", ".join([*lone[:3], *(["..."] if len(lone) > 3 else [])])
+    return (f"classes with only one {noun}, too few to learn and to test: {names}",) if lone else ()
+
+
 Index = npt.NDArray[np.int64]
 Source = Literal["own", "standard", "held out"]
 

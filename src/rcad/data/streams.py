@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from rcad.data import decoding
 from rcad.data.cache import DECODING, cache_root, cached, cached_arrays, fingerprint, hashed
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Dataset, Split, lone_examples
 from rcad.data.decoders import WORTH_PROCESSES, Pixels, shared_decoders
 from rcad.data.decoding import Decoding, ImageFiles, ImageSet, Packed, Reading, Shape, Source
 from rcad.data.files import check_room
@@ -113,8 +113,6 @@ def read_images(
         images = find_images()
         shape = (3, how.size, how.size) if how.size else decoding.first_shape(images.sources["train"], how)
         stream = sum(map(len, images.labels.values())) * math.prod(shape) > memory() / 2
-    if stream:
-        return _streamed(files, root, find_images(), how)
 
     def build(folder: Path) -> dict[str, Any]:
         images = find_images()
@@ -122,7 +120,13 @@ def read_images(
         return {"classes": images.classes, "note": "; ".join([images.note, *omissions]), "omissions": omissions}
 
     options |= {"size": how.size} | ({"skip_bad": True} if how.skip_bad else {})
-    return cached(kind, files, root, options, build, how.cache_dir)
+    if stream:
+        dataset = _streamed(files, root, find_images(), how)
+    else:
+        dataset = cached(kind, files, root, options, build, how.cache_dir)
+    labels = np.concatenate([part.y for part in (dataset.train, dataset.test) if part is not None])
+    lone = lone_examples(labels, dataset.classes, "image")
+    return replace(dataset, note="; ".join([dataset.note, *lone]), omissions=(*dataset.omissions, *lone))
 
 
 def _streamed(files: Sequence[Path], root: Path, images: ImageSet, how: Reading) -> Dataset:

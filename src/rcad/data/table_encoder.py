@@ -297,6 +297,14 @@ def row_numbers(table: Table, code: ColumnCode) -> str:
     return f"{code.name!r} is an input, with a different whole number in every row; if it only names them, --drop it"
 
 
+def is_constant(table: Table, code: ColumnCode) -> bool:
+    """Whether every row has the same value, and none is missing."""
+    if code.levels is not None:
+        return len(set(table.text(code.name).codes.tolist())) == 1
+    values = numbers(table, code.name, code.style)
+    return bool((values == values[0]).all())
+
+
 def _choose(table: Table, name: str, style: Style | None) -> ColumnCode:
     if style is not None:
         if beyond_float64(numbers(table, name, style)):

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rcad.data import table_encoder
-from rcad.data.dataset import Dataset, Split, Task, check_several
+from rcad.data.dataset import Dataset, Split, Task, check_several, lone_examples
 from rcad.data.scaling import compact
 from rcad.data.table_encoder import DATES, Style, TableEncoder, numbers, style_of
 from rcad.data.table_files import Table, Text, join_tables, list_names, read_table, split_tables
@@ -65,6 +65,8 @@ def load(
         hint = _lists_images(table.path) or "".join(f"; {sentence}" for sentence in omissions)
         raise InputError(f"expected a feature column beside {target!r} in {table.path}, but got none{hint}")
     omissions += filter(None, (table_encoder.row_numbers(table, code) for code in encoder.codes))
+    if same := [code.name for code in encoder.codes if table_encoder.is_constant(table, code)]:
+        omissions.append(f"with the same value in every row, so of no use, but still an input: {list_names(same)}")
     chosen, style, why = _choose_task(table, target, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {code.name: code.style for code in encoder.codes} | ({target: style} if unit else {})
@@ -77,10 +79,7 @@ def load(
     y: npt.NDArray[Any]
     if chosen == "classification":
         y, classes = class_labels(table, target)
-        single = [repr(classes[k]) for k in np.flatnonzero(np.bincount(y) == 1)]
-        if single:
-            names = ", ".join([*single[:3], *(["..."] if len(single) > 3 else [])])
-            omissions.append(f"classes with only one row, too few to learn and to test: {names}")
+        omissions += lone_examples(y, classes, "row")
     else:
         y, classes = compact(_targets(table, target, style)), ()
         if y.min() == y.max():

@@ -165,6 +165,9 @@ class Gauge:
     """Measures alpha for the terms of a loss that ask for it; `watch` warns where one that was given is far below."""
 
     def __init__(self, asked: Loss, *, watch: bool = False) -> None:
+        moved = [term for term in asked.terms if term.where is not None]
+        if all(_is_open(term) and getattr(term.where, "bounds", None) is None for term in moved):
+            asked = replace(asked, units="input")  # those of whatever is measured
         self.asked = asked
         self.alpha: float | None = None
         self.batches = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from inspect import signature
 from pathlib import Path
@@ -117,10 +117,7 @@ def load_weights(model: Model, path: str | Path) -> None:
         stored, own = ({k: v for k, v in state.items() if not k.startswith(head)} for state in (stored, own))
     for key in own:
         if key not in stored and not key.startswith("normalize.") and not key.endswith("num_batches_tracked"):
-            raise InputError(
-                f"expected {key!r} of a {type(model).__name__} in {path}, but it is missing; if the weights are of "
-                "another network, name that one (--model)"
-            )
+            raise InputError(f"expected {key!r} of a {type(model).__name__} in {path}, but {_instead(key, stored)}")
     summed = {key: _for_grey(key, tensor, own[key]) for key, tensor in stored.items() if key in own}
     if any(summed[key].shape != stored[key].shape for key in summed):
         log.warning("%s is for images in colour: its first layer is summed over the colours for grey ones", path)
@@ -136,6 +133,16 @@ def load_weights(model: Model, path: str | Path) -> None:
                 f"but got {tuple(tensor.shape)}{_first_layer(tensor, own[key])}"
             )
     model.load_state_dict(stored, strict=False)
+
+
+def _instead(key: str, stored: Iterable[str]) -> str:
+    """What a file has in the place of a parameter, and what to do: perhaps all of its names begin with a prefix."""
+    bare, names = key.removeprefix("net."), [name.removeprefix("net.") for name in stored]
+    prefix = next((name.removesuffix(bare) for name in names if name.endswith(f".{bare}")), "")
+    if prefix and all(name.startswith(prefix) for name in names):
+        anew = f"{{k.removeprefix({prefix!r}): v for k, v in state.items()}}"
+        return f"every name begins with {prefix!r} there; save it without: {anew}"
+    return "it is missing; if the weights are of another network, name that one (--model)"
 
 
 def _for_grey(key: str, stored: Tensor, own: Tensor) -> Tensor:

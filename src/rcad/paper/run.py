@@ -228,15 +228,28 @@ def make_study(
     track: Sequence[str] = (),
 ) -> Outcome:
     """Make one of the studies; its record is used again where its settings are the same, unless `again`."""
-    module, target = import_module(f"rcad.paper.{STUDIES[name]}"), TARGETS[name]
-    path = out / target.folder / f"{target.stem}.json"
-    settings = module.SCALES[scale]
+    module, path, settings = _study_of(name, scale, out)
     study, reused = compute(
         path, scale, settings.to_dict(), lambda: module.run(settings, data_dir, on_progress), again=again
     )
     study = module.judge(study)
     files, note = write_study(study, path, f"rcad paper run {name} --scale {scale}", track=track)
     return Outcome(files, reused, study.findings, note)
+
+
+def check_study(name: str, scale: Scale, out: Path, data_dir: Path | None, *, again: bool = False) -> None:
+    """Raises if `make_study` could not begin."""
+    module, path, settings = _study_of(name, scale, out)
+    records.refuse_to_replace_larger(path, scale)
+    if TARGETS[name].data and (again or records.finished(path, settings.to_dict(), scale) is None):
+        for data in settings.datasets:
+            module.read(data, data_dir)
+
+
+def _study_of(name: str, scale: Scale, out: Path) -> tuple[Any, Path, Any]:
+    """The module of a study, its record, and its settings at a scale."""
+    module, target = import_module(f"rcad.paper.{STUDIES[name]}"), TARGETS[name]
+    return module, out / target.folder / f"{target.stem}.json", module.SCALES[scale]
 
 
 def compute(

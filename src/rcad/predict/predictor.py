@@ -344,6 +344,8 @@ def write_csv(
         raise InputError(f"expected --out to be a file that ends in .csv, but got {out}; rename it")
     if expanded(out).resolve() == expanded(data).resolve():
         raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
+    if out.is_file() and (header := read_bytes(out).partition(b"\n")[0]) and b",prediction," not in header:
+        raise InputError(f"expected a new file or earlier predictions for --out, but {out} is another; name a new one")
     check_coverage(coverage)
     classes, counts, means = predictor.classes, Counter[str](), list[float]()
     examples, bad = predictor.preprocessing.read(data, skip_bad=skip_bad), list[str]()

@@ -7,6 +7,7 @@ controls and other metrics, is a second family (see `judge`).
 from __future__ import annotations
 
 import logging
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
 from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged
-from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
+from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
     METRICS,
@@ -44,9 +45,11 @@ from rcad.study.study import (
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
-from rcad.train.progress import Portion, Progress, watched
+from rcad.train.progress import SILENT, Portion, Progress, each_note_once, watched
+from rcad.train.run import plan_of
+from rcad.train.scheduler import canonical_config, check_data
 from rcad.train.stop import exit_code
-from rcad.train.task import prepare, read
+from rcad.train.task import prepare, read, with_numbers
 
 log = logging.getLogger("rcad")
 
@@ -131,19 +134,16 @@ def compare(
         InputError: something is wrong with the input; nothing was trained.
         Stopped: a KeyboardInterrupt; what is done is kept in `out`.
     """
-    check_packages(("scipy.stats", "scipy", "data"))
-    if budget is not None:
-        whole("budget", budget, minimum=1)
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=devices, **where) as (folder, place):
-        work = _Work(setup, methods, metric, each_once(seeds), budget, controls, folder, place)
+        work = Work(setup, methods, metric, each_once(seeds), budget, controls, folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)
 
 
 @dataclass
-class _Work:
+class Work:
     """One comparison; everything that can be wrong with the input is found while it is made."""
 
     setup: Setup
@@ -156,12 +156,17 @@ class _Work:
     place: Place
 
     def __post_init__(self) -> None:
+        check_packages(("scipy.stats", "scipy", "data"))
+        if self.given_budget is not None:
+            whole("budget", self.given_budget, minimum=1)
         setup = self.setup
         self.about = {"data": setup.data, "target": setup.target, "task": setup.task, **setup.own}
         first = setup.config((("erm", ()),))
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
+        for text in () if self.methods is None else split_methods(self.methods):
+            with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
@@ -209,18 +214,37 @@ class _Work:
 
     def _known(self, out: Path) -> Cells:
         """The results that an earlier call left in the folder, which must be of this plan."""
-        cells = _earlier(out, self.settings, list(self.spaces))
+        before = _earlier(out, self.settings, list(self.spaces))
+        cells: Cells = before.get("methods", {})
         for contestant in self.contestants:
             if (cell := cells.get(contestant.name)) is None:
                 continue
             about = self._planned(contestant).about
             if cell["key"] != about["key"]:
+                line = self.settings["command"]
+                refuse_changed(out / FILE, _options(before.get("command", line)), _options(line))
                 raise InputError(
-                    f"expected the data, settings and code that made {contestant.name} in {out / FILE}, but they have "
-                    "changed; pass another --out to keep both"
+                    f"expected the data, weights and code that made {contestant.name} in {out / FILE}, but one of them "
+                    "has changed; pass another --out to keep both"
                 )
             cell.update(about)
         return cells
+
+    def plan(self) -> dict[str, Any]:
+        """What `go` would train, and about how many seconds it takes run by run; raises if it cannot begin."""
+        plans = [self._planned(contestant) for contestant in self.contestants]
+        run, seconds = plan_of(plans[0].configs[0], self.place)
+        each, methods = seconds / (plans[0].about["passes"] or 1), []
+        for plan in plans:
+            configs = [] if self.stacked else list(map(canonical_config, plan.configs))
+            over = [config for config in configs if self.place.final_record(config) is not None]
+            check_data(over, self.place, SILENT)
+            runs = len(plan.configs)
+            left = 0 if plan.about["name"] in self.known else runs - len(over)
+            about = {key: plan.about[key] for key in ("name", "role", "space")}
+            methods.append({**about, "runs": runs, "left": left, "seconds": left * each * plan.about["passes"]})
+        settings = {key: value for key, value in self.settings.items() if key not in ("about", "test_ratio")}
+        return {**settings, "run": run, "side_by_side": self.stacked, "methods": methods}
 
     def _planned(self, contestant: Contestant) -> Plan:
         return planned(contestant, self.splits, self.spaces[contestant.name], self.budget, self.metrics[0])
@@ -235,6 +259,7 @@ class _Work:
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
+        progress = each_note_once(progress)
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:
@@ -275,7 +300,7 @@ class _Work:
         if self.out is not None:
             # What the folder has stays until the report is written.
             methods = {**self.known, **cells}
-            record = COMPARISON.stamp({"target": KIND, "about": self.about, "methods": methods})
+            record = COMPARISON.stamp({"target": KIND, **self.settings, "methods": methods})
             write_sealed(self.out / FILE, plain(record))
         took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
         progress.note(f"{name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
@@ -347,23 +372,25 @@ def _middle(values: Sequence[Any]) -> Any:
     return statistics.mode(values)
 
 
-def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The methods' results of an earlier comparison in this folder; refuses settings under which they would be lost."""
+def _options(line: str) -> dict[str, str]:
+    """The options of `rcad compare ...` that change its runs, by name; those of --set by their field."""
+    found = re.findall(r" (?:--set '?)?([\w.-]+)[ =](?!--)(.*?)'?(?= --|$)", line)
+    return {name: value for name, value in found if name not in ("--methods", "--out", "--epochs")}
+
+
+def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The record of an earlier comparison in this folder; refuses settings under which its results would be lost."""
     path, cell = out / FILE, {"key": str, "runs": int, "seconds": float}
     record = earlier([out / name for name in Comparison.NAMES], "comparison", target=KIND)
     if record is None:
         return {}
     before = shaped(f"the comparison in {path}", record, {"about": dict, "methods": {str: cell}})
-    there, asked = before["about"], plain(settings["about"])
-    pairs = {key: (there.get(key), asked.get(key)) for key in {**there, **asked}}
-    # One that was interrupted has no settings yet: the keys of its results say whether they are of these.
-    pairs |= {key: (before.get(key, settings[key]), settings[key]) for key in ("seeds", "budget", "epochs", "metric")}
-    for key, (old, new) in pairs.items():
-        if old != new:
-            raise InputError(f"expected {key} {old} as in {path}, but got {new}; pass another --out to keep both")
+    asked = {key: settings[key] for key in ("seeds", "budget", "epochs", "metric")}
+    there = {key: before.get(key, value) for key, value in asked.items()}
+    refuse_changed(path, {**before["about"], **there}, {**plain(settings["about"]), **asked})
     lost = [name for name in before["methods"] if name not in names]
     if lost:
         raise InputError(
             f"expected the methods that {path} compares, but {lost[0]} is not among them; add it, or pass another --out"
         )
-    return before["methods"]  # type: ignore[no-any-return]
+    return before  # type: ignore[no-any-return]

@@ -137,6 +137,18 @@ def earlier(files: Sequence[Path], study: str, **marks: str) -> dict[str, Any] |
     return None
 
 
+def refuse_changed(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuses settings that are not those of the study in the file, and names the first that differs."""
+    for key in {**before, **now}:
+        if (old := before.get(key)) != (new := now.get(key)):
+            name = key.removeprefix("base.")
+            words = f"no {name}" if old is None else f"{name} {old}"
+            raise InputError(
+                f"expected {words} as in {path}, but got {'none' if new is None else new}; pass another --out to keep "
+                "both"
+            )
+
+
 def check_packages(*more: tuple[str, str, str]) -> None:
     """That a report can be written here, before anything is computed; `more` are further modules that are needed."""
     drawing.matplotlib()

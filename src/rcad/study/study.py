@@ -20,7 +20,7 @@ import torch
 from rcad.data.dataset import Dataset, Splits
 from rcad.errors import InputError, command, shown, whole
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, rows_to_plain
+from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows
 from rcad.loss.methods import METHODS, Method, method_defaults
 from rcad.loss.objective import Loss
 from rcad.loss.suggest_alpha import suggest_alpha
@@ -33,7 +33,7 @@ from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
 from rcad.train.progress import Progress
 from rcad.train.scheduler import weights_hash
-from rcad.train.task import AUTO, Problem, method_of
+from rcad.train.task import Problem, method_of, with_numbers
 
 BASE = "erm"
 Role = Literal["base", "asked", "control"]
@@ -103,7 +103,8 @@ class Setup:
             )
         if config.data.validation == 0:
             raise InputError(
-                "expected a validation split to choose by, but got data.validation=0; e.g. --set data.validation=0.1"
+                "expected a validation split, whose numbers a study shows and chooses by (even with --budget 1), but "
+                "got data.validation=0; e.g. --set data.validation=0.1"
             )
         return config
 
@@ -201,7 +202,6 @@ def lineup(methods: Sequence[tuple[MethodRow, ...]], *, controls: bool) -> list[
 def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem: Problem) -> None:
     """Refuse a method that does not suit the data before anything is trained, and name those that do."""
     for contestant in contestants:
-        _with_numbers(contestant.rows)  # first: what is wrong with them has nothing to do with the data
         try:
             method_of(at_start(config, contestant.rows, problem), problem)
         except InputError as error:
@@ -211,12 +211,6 @@ def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem
             raise InputError(
                 f"expected methods for regression ({', '.join(names)}), but got {contestant.name!r}; leave it out"
             ) from error
-
-
-def _with_numbers(rows: tuple[MethodRow, ...]) -> Method:
-    """The method with a number in the place of each that is yet to be measured."""
-    plain = [{k: 1.0 if v == AUTO else v for k, v in row.items()} for row in rows_to_plain(rows)]
-    return Method.from_dict({"methods": plain})
 
 
 def _suits(name: str, config: RunConfig, problem: Problem) -> bool:
@@ -311,7 +305,7 @@ def planned(
         "key": hashlib.sha256(dumps(identity).encode()).hexdigest()[:16],
         "name": contestant.name,
         "role": contestant.role,
-        "passes": statistics.fmean(passes(_with_numbers(config.method), config.train.epochs) for config in configs),
+        "passes": statistics.fmean(passes(with_numbers(config.method), config.train.epochs) for config in configs),
         "space": [str(parameter) for parameter in space] if budget > 1 else [],
     }
     return Plan(points, configs, places, about)

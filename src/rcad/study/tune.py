@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rcad.errors import InputError, one_of, whole
+from rcad.errors import InputError, one_of, shaped, whole
 from rcad.loss.method_rows import method_text, named_method
 from rcad.loss.methods import method_defaults
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
@@ -20,7 +20,7 @@ from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.words import plural
 from rcad.study.backends import HELD_OUT, numbers_of
-from rcad.study.outputs import StudyResult, check_packages, earlier, plain, tell_trackers, workplace
+from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
 from rcad.study.space import OptunaSearch, Values, applied, beginning, check_space, drawn, grid, parse_space, resolved
 from rcad.study.study import (
@@ -38,9 +38,10 @@ from rcad.study.study import (
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
-from rcad.train.progress import Portion, Progress, watched
+from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.scheduler import Outcome, canonical_config, schedule
-from rcad.train.task import method_of, prepare, read
+from rcad.train.task import method_of, prepare, read, with_numbers
+from rcad.train.trackers import flat
 
 log = logging.getLogger("rcad")
 
@@ -183,6 +184,7 @@ class _Work:
         space = None if self.space_text is None else parse_space(self.space_text)
         if space is not None:
             check_space(space, first.method, self.methods)
+        with_numbers(first.method)  # raises before anything is read
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         problem = prepare(first, dataset, pick_device("cpu"))
@@ -212,15 +214,14 @@ class _Work:
         }
         if self.out is not None:
             path = self.out / f"{self.stem}.json"
-            before = earlier([path], "search", target=KIND)
-            if before is not None and before.get("settings") != plain(self.settings):
-                raise InputError(
-                    f"expected a folder of this search, but {path} holds one with other settings; pass another --out"
-                )
+            if (before := earlier([path], "search", target=KIND)) is not None:
+                there = shaped(f"the search in {path}", before, {"settings": dict})["settings"]
+                refuse_changed(path, flat(there), flat(plain(self.settings)))
         self.trials: list[Trial] = []
         self.planned = self.budget
 
     def go(self, progress: Progress) -> Tuning:
+        progress = each_note_once(progress)
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:

@@ -57,6 +57,18 @@ class Calls:
     note: Callable[[str], None]
 
 
+def each_note_once(progress: Progress) -> Progress:
+    """The Progress, but a line that many runs say is shown once."""
+    said: set[str] = set()
+
+    def note(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            progress.note(text)
+
+    return Calls(progress.overall, progress.detail, note)
+
+
 class Portion:
     """The Progress of one part of a larger whole, e.g. of one method in a comparison, whose name is said first.
 

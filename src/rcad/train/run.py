@@ -25,7 +25,7 @@ from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write
 from rcad.runs.plain import config_id
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
-from rcad.runs.words import duration, plural
+from rcad.runs.words import plural
 from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.loop import Course, Trainer, exhaust
@@ -34,7 +34,7 @@ from rcad.train.progress import SILENT, Calls, Progress
 from rcad.train.scheduler import canonical_config, check_weights, weights_hash
 from rcad.train.step import ALONE, Ranks
 from rcad.train.stop import Stop, stopping
-from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data
+from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data, with_numbers
 
 if TYPE_CHECKING:
     from rcad.train.joined import Seat
@@ -265,6 +265,7 @@ def begin(
     config, store = canonical_config(config), place.store
     device, engine = _resolve(place, config)
     whose = f"run {config_id(config)}"
+    with_numbers(config.method)  # raises before anything is read, which may take long
     with machine.timed("data", whose, device):
         while_reading = Calls(progress.overall, detail, progress.note) if ranks.size == 1 else progress
         dataset = ranks.together(lambda: reader(config.data, while_reading))
@@ -355,8 +356,8 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
     return far_below(moves, as_unit_float(x[rows]), y[rows], problem.likelihood)
 
 
-def plan_of(config: RunConfig, place: Place) -> str:
-    """`run_words` before anything is trained, with an estimate of the time; raises if the run cannot begin."""
+def plan_of(config: RunConfig, place: Place) -> tuple[str, float]:
+    """`run_words` before anything is trained, and about how many seconds it takes; raises if the run cannot begin."""
     device, _ = _resolve(place, config)
     problem = prepare(config, Reader(place)(config.data), device)
     check_same_data(place.store, config, problem)
@@ -370,4 +371,4 @@ def plan_of(config: RunConfig, place: Place) -> str:
             criterion.backward(model, as_unit_float(x[rows]), y[rows])
             took = time.perf_counter() - start
     total = took * math.ceil(len(y) / size) * config.train.epochs
-    return f"{run_words(model, method, device, config, len(y))}, about {duration(total)} without evaluation"
+    return run_words(model, method, device, config, len(y)), total

@@ -27,7 +27,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import Store
 from rcad.runs.words import held_out_words, plural, said, title
 from rcad.train.place import Place
-from rcad.train.progress import SILENT, Calls, Progress
+from rcad.train.progress import SILENT, Calls, Progress, each_note_once
 from rcad.train.stop import NotBegun, Stop, exit_code, stopping
 from rcad.train.trackers import Observer
 
@@ -226,10 +226,10 @@ class _Bookkeeper:
     ) -> None:
         self.configs, self.place, self.whole = configs, place, progress
         self._held_out, self._notes = held_out, notes
+        self.note = each_note_once(progress).note if notes else SILENT.note
         self.already: set[str] = set()
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
-        self._noted: set[str] = set()
         self._observer = Observer(place.track, place.store, held_out=held_out) if place.track else None
         self._costs = {run: cost(config) for run, config in configs.items()}
         self._shares: dict[str, float] = {}
@@ -295,12 +295,6 @@ class _Bookkeeper:
         self.left[config_id(config)] = error
         if self._notes:
             self.whole.note(f"{title(config)}  left to {error.owner}")
-
-    def note(self, text: str) -> None:
-        """A line that many runs may say, shown once."""
-        if self._notes and text not in self._noted:
-            self._noted.add(text)
-            self.whole.note(text)
 
     def outcome(self, stop: Stop) -> Outcome:
         if self.left and not self.records:

@@ -14,7 +14,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 class Interrupted(KeyboardInterrupt):
     """A signal that came where nothing waits for one."""
 
-    def __init__(self, number: int, text: str = "interrupted") -> None:
+    def __init__(self, number: int, text: str = "") -> None:
         super().__init__(text)
         self.number = number
 

@@ -21,7 +21,7 @@ from rcad.errors import InputError
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO as AUTO
-from rcad.loss.method_rows import rows_to_plain
+from rcad.loss.method_rows import MethodRow, rows_to_plain
 from rcad.loss.methods import Method, compose, gaussian
 from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
@@ -192,6 +192,12 @@ def channel_statistics(x: np.ndarray[Any, Any] | Stream) -> tuple[tuple[float, .
     mean = total / count
     deviation = np.sqrt(np.maximum(squares / count - mean**2, 1.0))
     return tuple((mean / 255).tolist()), tuple((deviation / 255).tolist())
+
+
+def with_numbers(rows: tuple[MethodRow, ...]) -> Method:
+    """The method with a number in the place of each that is yet to be measured; raises if there is none such."""
+    plain = [{key: 1.0 if value == AUTO else value for key, value in row.items()} for row in rows_to_plain(rows)]
+    return Method.from_dict({"methods": plain})
 
 
 def method_of(config: RunConfig, problem: Problem) -> Method:

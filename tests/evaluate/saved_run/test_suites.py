@@ -58,7 +58,7 @@ def test_sets_and_temperature_are_fitted_on_the_validation_split(data: str, load
         assert expected["conformal_width_90"] > 50  # in the target's own unit
     assert expected.items() <= found.numbers.items()
     assert found.numbers["conformal_coverage_90"] == pytest.approx(0.9, abs=0.11)
-    chosen = "The validation split chose the epoch as well, so conformal coverage is promised roughly only."
+    chosen = "The validation split also chose the epoch, so conformal coverage holds only approximately."
     assert (chosen in found.notes) == (saved.record.config.train.selection == "best")
     x, y = saved.problem.val
     few = calibration(replace(saved, problem=replace(saved.problem, val=(x[:12], y[:12]))), Settings(), silent)

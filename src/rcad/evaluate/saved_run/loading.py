@@ -177,9 +177,13 @@ def retrain_advice(store: Store, run: str) -> str:
 def finished(store: Store, run: str) -> RunRecord:
     """The record of a run that can be evaluated."""
     record = store.get(run)
+    if record.status == "diverged":
+        raise InputError(
+            f"expected a finished run, but {record.id} diverged and has no weights; train another with a smaller "
+            f"learning rate (its --lr was {record.config.optim.lr:g})"
+        )
     if record.status != "done":
-        remedy = "train it to its end first" if record.status != "diverged" else "there is nothing to evaluate"
-        raise InputError(f"expected a finished run, but {record.id} is {record.status}; {remedy}")
+        raise InputError(f"expected a finished run, but {record.id} is {record.status}; train it to its end first")
     if is_pack(pack := store.where(record.id)):
         raise InputError(
             f"expected the weights of run {record.id}, but {pack} holds records alone; train it in another folder"

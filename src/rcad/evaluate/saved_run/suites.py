@@ -78,7 +78,7 @@ def calibration(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteR
     if held and missing:
         notes.append(f"{len(target)} validation examples are too few for conformal sets of {' or '.join(missing)}.")
     if sets and saved.record.config.train.selection == "best":
-        notes.append("The validation split chose the epoch as well, so conformal coverage is promised roughly only.")
+        notes.append("The validation split also chose the epoch, so conformal coverage holds only approximately.")
     progress("test examples", 2, 2)
     return SuiteResult({**numbers, **sets}, curves, tuple(notes), len(y))
 
@@ -93,10 +93,10 @@ def _of_classes(
         notes.append("No validation split was held out, so no temperature is fitted.")
     elif fitted.at_limit:
         # At T near 0 a single error on the test split costs hundreds of nats: no number worth a mean.
-        extreme = "every validation example is right" if fitted.value < 1 else "the logits are worse than none"
-        notes.append(
-            f"No temperature: {extreme}, so the validation NLL has its minimum at no finite temperature above 0."
-        )
+        sure = fitted.value < 1
+        why = "every validation example is right" if sure else "the logits are worse than none"
+        best = "0" if sure else "infinite"
+        notes.append(f"No temperature is given: {why}, so the best one on the validation split would be {best}.")
     else:
         curves["reliability_scaled"] = asdict(reliability(output.double() / fitted.value, y))
         held_out = {"val_nll": fitted.nll_before, "val_nll_scaled": fitted.nll_after}
