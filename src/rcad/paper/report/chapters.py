@@ -151,7 +151,7 @@ def _headed(heading: str, parts: Sequence[Part]) -> list[Part]:
 
 
 def page(study: Study, command: str, stem: str, *, picture: bool = True) -> Document:
-    """The study alone: verdicts, numbers, details. `command` made it; its picture has the name of its file, F3 has two."""
+    """The study alone: verdicts, numbers, details; `command` made it. F3 has two pictures, others one."""
     drawn = draw(study)[: 2 if study.target == "F3" else 1] if picture else []
     figures = [replace(figure, name=f"{stem}-{index}" if index else stem) for index, figure in enumerate(drawn)]
     sections = [Section("What this is", introduction(study), (), "", study.warning)]
