@@ -71,6 +71,7 @@ KINDS = {
     "twice": config("rcad + confidence_penalty"),
     "measured": config("auto", channels_last=True),
     "adamw": config("cutmix + rcad", optim="adamw"),
+    "growth": config("grow"),
 }
 """Runs whose steps differ in kind."""
 

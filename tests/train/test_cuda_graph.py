@@ -24,7 +24,7 @@ from rcad.train.place import Engine
 from rcad.train.step import Plan
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
-ALL = {**KINDS, "growth": config("grow"), "resnet": config("rcad", channels_last=True, model="resnet18")}
+ALL = {**KINDS, "resnet": config("rcad", channels_last=True, model="resnet18")}
 
 
 @pytest.mark.parametrize("settings", list(ALL.values())[:-1], ids=list(ALL)[:-1])

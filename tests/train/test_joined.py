@@ -78,8 +78,9 @@ def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     same_up_to_rounding(runs, [alone(settings, seed) for seed in range(2)])
 
 
-def test_a_run_that_diverges_takes_nobody_with_it() -> None:
-    settings = config("rcad")
+@pytest.mark.parametrize("method", ["rcad", "grow"])
+def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
+    settings = config(method)
     team, runs = seated(settings, range(3))
     with torch.no_grad():
         next(runs[1].model.parameters()).fill_(torch.nan)
@@ -91,10 +92,10 @@ def test_a_run_that_diverges_takes_nobody_with_it() -> None:
 
 @pytest.mark.parametrize(
     ("why", "words"),
-    [("growth", "these grow"), ("sizes", "of one size"), ("methods", "of one method"), ("model", "without dropout")],
+    [("sizes", "of one size"), ("methods", "of one method"), ("model", "without dropout")],
 )
 def test_those_that_do_not_fit_go_each_by_itself(why: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
-    settings = config("grow" if why == "growth" else "rcad")
+    settings = config("rcad")
     team, runs = seated(settings, range(2))
     if why == "sizes":
         runs[0].x, runs[0].y = runs[0].x[:-2], runs[0].y[:-2]
@@ -107,7 +108,7 @@ def test_those_that_do_not_fit_go_each_by_itself(why: str, words: str, caplog: p
     assert finish(team) == ["done"] * 2
     assert [words in record.message for record in caplog.records if "not joined" in record.message] == [True]
     assert runs[0].stepper.name == "eager"
-    if why == "growth":
+    if why in ("sizes", "methods"):
         assert distance(runs[1], alone(settings, 1)) == 0.0
 
 
@@ -161,7 +162,7 @@ def _without_collector() -> Iterator[None]:
 @pytest.mark.parametrize("how", ["failed", "parted", "by themselves"])
 def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor waits for the collector of cycles, which knows nothing of a GPU's memory."""
-    team, runs = seated(config("grow" if how == "by themselves" else "rcad", epochs=2), range(3))
+    team, runs = seated(config("rcad", epochs=2), range(3))
     model = weakref.ref(runs[0].model)
     if how == "parted":
         runs[2].epoch = 1
@@ -175,6 +176,7 @@ def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyP
             turn([team])
         assert len(held) == 3
     else:
+        runs[2].stepper.update.method = trainer(config("erm")).method
         one, *others = turn([team])
         one.drop(next(iter(one.runs)))
         del one

@@ -44,8 +44,6 @@ class JoinedUpdate(Update):
             options = criterion.asked
             terms = tuple(joined_terms([run.method for run in runs]))
             criterion = Criterion(options.likelihood, terms, units=options.units, checks=options.checks)
-        if first.method.growth is not None:
-            raise InputError("expected training sets that stay as they are to join runs, but these grow")
         if isinstance(first.x, Streamed):
             raise InputError("expected images in memory to join runs, but these are streamed from disk")
         if any(run.x.shape != first.x.shape for run in runs):
@@ -240,6 +238,9 @@ class Team:
         if any(seat.begun for seat in self.runs):
             for seat in self.runs:
                 self._orders[seat.place] = seat.order
+            for place, order in enumerate(self._orders):
+                if len(order) != len(first.order):  # of one that has left: the sets of the others have grown
+                    self._orders[place] = torch.zeros_like(first.order)
             order = self._orders[0] if len(self._orders) == 1 else torch.stack(self._orders)
             self._stepper.begin(order, first.rates, first.plan)
             self.epochs += first.plan.turn == 0

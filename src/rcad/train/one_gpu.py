@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from rcad.errors import InputError
-from rcad.loss.method_rows import has_own, rows_to_plain
-from rcad.loss.methods import Method
+from rcad.loss.method_rows import has_own
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
@@ -44,8 +43,8 @@ def can_share(config: RunConfig) -> bool:
 
 
 def can_join(config: RunConfig) -> bool:
-    """Whether its seeds may be one network: no set that grows, no user's measure, which would see several runs'."""
-    return not has_own(config.method) and Method.from_dict({"methods": rows_to_plain(config.method)}).growth is None
+    """Whether its seeds may be one network: no user's measure, which would see several runs'."""
+    return not has_own(config.method)
 
 
 def in_groups(configs: Sequence[RunConfig], size: int) -> list[list[RunConfig]]:
@@ -114,7 +113,7 @@ class _Teams:
         size = min(work.place.joined, limit)
         self.waiting = deque(in_groups(work.configs, size))
         if size > 1 and (alone := sum(not can_join(config) for config in work.configs)):
-            log.warning("%s not joined (sets that grow, methods of your own): they come last", plural(alone, "run"))
+            log.warning("%s not joined (methods of your own): they come last", plural(alone, "run"))
         self.teams: list[Team] = []
         self.taken_before = self._reserved()
         self.need: float | None = None  # bytes that one run takes
