@@ -24,7 +24,7 @@ from rcad.loss.model_calls import frozen_batch_stats
 from rcad.loss.perturbations import ProjectedAscent
 from rcad.loss.terms import Losses, Term
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
-from rcad.train.joined import Seat, Team
+from rcad.train.joined import JoinedStepper, Team
 from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
 from rcad.train.task import Problem, method_of, model_of, prepare
@@ -195,10 +195,10 @@ class Job:
                 _use(device)
         tensors_before, held_before = memory(device)
 
-        def course(seat: Seat) -> Course:
-            config = replace(settings, method=rows, seed=seat.run)
+        def course(member: JoinedStepper) -> Course:
+            config = replace(settings, method=rows, seed=member.run)
             plan = method_of(config, problem)
-            trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, seat=seat)
+            trainer = Trainer(config, problem, plan, model_of(config, problem), engine=mode, member=member)
             if method in CRITERIA:
                 old = trainer.criterion.loss
                 trainer.criterion = CRITERIA[method](old.likelihood, old.terms, units="input", checks="first")
@@ -249,8 +249,8 @@ class Job:
 def take_step(team: Team) -> None:
     """One step of all runs of a team."""
     with team.queue:
-        for seat in team.awake():
-            team.resume(seat)
+        for member in team.awake():
+            team.resume(member)
         team.step()
 
 

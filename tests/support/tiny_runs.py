@@ -20,7 +20,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors
-from rcad.train.joined import Seat, Team
+from rcad.train.joined import JoinedStepper, Team
 from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
 from rcad.train.progress import SILENT, Progress, Silent
@@ -80,15 +80,15 @@ def trainer(
     settings: RunConfig,
     device: torch.device = CPU,
     engine: Engine = "eager",
-    seat: Seat | None = None,
+    member: JoinedStepper | None = None,
     data: Dataset | None = None,
 ) -> Trainer:
     problem = prepare(settings, data or dataset(), device)
     method, model = method_of(settings, problem), model_of(settings, problem)
-    return Trainer(settings, problem, method, model, engine=engine, seat=seat)
+    return Trainer(settings, problem, method, model, engine=engine, member=member)
 
 
-def seated(
+def team_of(
     settings: RunConfig,
     seeds: Iterable[int],
     device: torch.device = CPU,
@@ -98,9 +98,9 @@ def seated(
     """A team of these seeds, none of which has begun."""
     team, runs = Team(engine, device), []
 
-    def course(seat: Seat) -> Course:
-        runs.append(trainer(replace(settings, seed=seat.run), device, engine, seat))
-        return runs[-1].course(pause(seat.run))
+    def course(member: JoinedStepper) -> Course:
+        runs.append(trainer(replace(settings, seed=member.run), device, engine, member))
+        return runs[-1].course(pause(member.run))
 
     with team.queue:
         for seed in seeds:
@@ -113,9 +113,9 @@ def turn(teams: list[Team], ends: dict[int, str] | None = None) -> list[Team]:
     going_on = []
     for team in teams:
         with team.queue:
-            for seat in team.awake():
-                if (end := team.resume(seat)) is not None and ends is not None:
-                    ends[seat.run] = end
+            for member in team.awake():
+                if (end := team.resume(member)) is not None and ends is not None:
+                    ends[member.run] = end
             going_on += team.step()
     return going_on
 

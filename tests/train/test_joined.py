@@ -23,7 +23,7 @@ from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.place import Engine
 from rcad.train.step import Stepper
-from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, no_memory, seated, trainer, turn
+from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, no_memory, team_of, trainer, turn
 
 
 def wide(settings: RunConfig) -> RunConfig:
@@ -47,7 +47,7 @@ def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     others = [alone(settings, seed) for seed in range(2)]
     assert name != "measured" or others[0].method != others[1].method  # seeds hold out other examples
     for engine in ("eager", "graph"):
-        team, runs = seated(settings, range(2), engine=engine)
+        team, runs = team_of(settings, range(2), engine=engine)
         assert finish(team) == ["done"] * 2
         assert runs[0].stepper.name == f"{engine}, 2 joined"
         same_up_to_rounding(runs, others)
@@ -72,7 +72,7 @@ def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
     images = Dataset("images", "regression", Split(x, x.mean((1, 2, 3)).astype(np.float32)))
     monkeypatch.setattr(tiny_runs, "dataset", lambda: images)
     settings = config("rcad", epochs=2)
-    team, runs = seated(settings, range(2))
+    team, runs = team_of(settings, range(2))
     finish(team)
     assert runs[0].stepper.name == "eager, 2 joined"
     same_up_to_rounding(runs, [alone(settings, seed) for seed in range(2)])
@@ -81,7 +81,7 @@ def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("method", ["rcad", "grow"])
 def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
     settings = config(method)
-    team, runs = seated(settings, range(3))
+    team, runs = team_of(settings, range(3))
     with torch.no_grad():
         next(runs[1].model.parameters()).fill_(torch.nan)
     assert finish(team) == ["done", "diverged", "done"]
@@ -96,7 +96,7 @@ def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
 )
 def test_those_that_do_not_fit_go_each_by_itself(why: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
     settings = config("rcad")
-    team, runs = seated(settings, range(2))
+    team, runs = team_of(settings, range(2))
     if why == "sizes":
         runs[0].x, runs[0].y = runs[0].x[:-2], runs[0].y[:-2]
         runs[0].stepper.update.x, runs[0].stepper.update.y = runs[0].x, runs[0].y
@@ -123,7 +123,7 @@ PLACES = {
 def test_those_at_the_same_step_join(name: str, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody waits for one that stands elsewhere, and nobody is trained from where another stands."""
     settings, (places, engines) = config("rcad", epochs=3), PLACES[name]
-    team, runs = seated(settings, range(len(places)))
+    team, runs = team_of(settings, range(len(places)))
     for run, epoch in zip(runs, places, strict=True):
         run.epoch = epoch
     assert finish(team) == ["done"] * len(runs)
@@ -136,7 +136,7 @@ def test_those_at_the_same_step_join(name: str, caplog: pytest.LogCaptureFixture
 
 def test_nobody_learns_at_the_rate_of_another() -> None:
     settings = config("erm", epochs=2)
-    team, runs = seated(settings, range(3))
+    team, runs = team_of(settings, range(3))
     slower = runs[1].config = replace(settings, seed=1, optim=replace(settings.optim, lr=0.01))
     assert finish(team) == ["done"] * 3
     assert [run.stepper.name for run in runs] == ["eager, 2 joined", "eager", "eager, 2 joined"]
@@ -144,7 +144,7 @@ def test_nobody_learns_at_the_rate_of_another() -> None:
 
 
 def test_teams_that_have_parted_pause_apart() -> None:
-    team, runs = seated(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
+    team, runs = team_of(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
     runs[0].epoch = runs[2].epoch = 1
     assert finish(team) == ["interrupted", "done", "interrupted", "done"]
     assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
@@ -162,7 +162,7 @@ def _without_collector() -> Iterator[None]:
 @pytest.mark.parametrize("how", ["failed", "parted", "by themselves"])
 def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor waits for the collector of cycles, which knows nothing of a GPU's memory."""
-    team, runs = seated(config("rcad", epochs=2), range(3))
+    team, runs = team_of(config("rcad", epochs=2), range(3))
     model = weakref.ref(runs[0].model)
     if how == "parted":
         runs[2].epoch = 1
@@ -192,7 +192,7 @@ def shifted(like: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("how", ["as it lies", "elsewhere", "in another order", "in bf16"])
 def test_each_run_gets_its_own_part(how: str) -> None:
-    _, runs = seated(config("rcad", model="resnet18", channels_last=True), range(3))
+    _, runs = team_of(config("rcad", model="resnet18", channels_last=True), range(3))
     update = JoinedUpdate([run.stepper.update for run in runs])
     weights = list(update.model.parameters())
     grads = {
@@ -220,7 +220,7 @@ def test_each_run_gets_its_own_part(how: str) -> None:
 def test_gradients_of_the_step_before_are_let_go(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the passes, whose own take their room."""
     monkeypatch.setattr(captured, "WARM_UP", 10**9)
-    team, runs = seated(config("rcad"), range(2), engine=engine)
+    team, runs = team_of(config("rcad"), range(2), engine=engine)
     batch, held = JoinedUpdate.batch, []
 
     def watching(self: JoinedUpdate, *rest: Any) -> None:
@@ -256,7 +256,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
             with monkeypatch.context() as patch:
                 if not captures:
                     patch.setattr(captured.Captured, "_capture", lambda *args: None)
-                team, runs = seated(wide(settings), range(3), CUDA, "graph")
+                team, runs = team_of(wide(settings), range(3), CUDA, "graph")
                 assert finish(team) == ["done"] * 3
                 assert team.settled == captures
             made.append(runs)
@@ -271,7 +271,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 def test_those_at_the_same_step_join_on_a_gpu() -> None:
     places, settings = (1, 0, 1, 2), wide(config("rcad", epochs=4))
     with deterministic(True, CUDA):
-        team, runs = seated(settings, range(4), CUDA, "graph")
+        team, runs = team_of(settings, range(4), CUDA, "graph")
         for run, epoch in zip(runs, places, strict=True):
             run.epoch = epoch
         assert finish(team) == ["done"] * 4
@@ -291,7 +291,7 @@ def test_who_the_others_are_changes_nothing() -> None:
     with deterministic(True, CUDA):
         teams = []
         for seeds, lost in (((1, 0, 2), False), ((3, 0, 4), False), ((1, 0, 2), True)):
-            team, runs = seated(settings, seeds, CUDA, "graph")
+            team, runs = team_of(settings, seeds, CUDA, "graph")
             if lost:
                 with torch.no_grad(), team.queue:
                     next(runs[0].model.parameters()).fill_(torch.nan)
@@ -311,7 +311,7 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
     settings = wide(config("rcad", "resnet18", precision="bf16", channels_last=True, epochs=10))
     with deterministic(False, CUDA):
         others = [alone_on_gpu(settings, seed) for seed in (0, 0, 1)]
-        team, runs = seated(settings, range(2), CUDA, engine)
+        team, runs = team_of(settings, range(2), CUDA, engine)
         assert finish(team) == ["done"] * 2
         torch.cuda.synchronize()
     spread = distance(others[1], others[0])

@@ -22,7 +22,7 @@ from rcad.runs.store import LAST, Store
 from rcad.train import one_gpu as together
 from rcad.train import run as execution
 from rcad.train.checkpoint import load_tensors
-from rcad.train.joined import JoinedUpdate, Seat, Team
+from rcad.train.joined import JoinedStepper, JoinedUpdate, Team
 from rcad.train.loop import Trainer
 from rcad.train.one_gpu import OneGPU, can_share, in_groups, most_at_once
 from rcad.train.place import Place
@@ -254,10 +254,10 @@ def team(runs: int, *, settled: bool = True, epochs: int = 2) -> Team:
     """One that has come so far."""
     made = Team("eager", torch.device("cpu"))
     for index in range(runs):
-        made.runs[Seat(made, index)] = None  # type: ignore[assignment]
+        made.runs[JoinedStepper(made, index)] = None  # type: ignore[assignment]
     made.epochs = epochs
     if settled:
-        made._stepper = Seat(made, 0)
+        made._stepper = JoinedStepper(made, 0)
     return made
 
 
@@ -292,7 +292,9 @@ def test_joined_runs_are_admitted_together_or_not_at_all(store: Store) -> None:
     teams = together._Teams(work_of(seeds(12), Place(store, device="cpu", joined=4)), 9)
     assert [len(group) for group in teams.waiting] == [4, 4, 4]
     teams._admit()
-    assert [seat.run.seed for one in teams.teams for seat in one.runs] == list(range(8))  # the third would make twelve
+    assert [member.run.seed for one in teams.teams for member in one.runs] == list(
+        range(8)
+    )  # the third would make twelve
 
 
 def test_a_team_that_cannot_end_in_time_is_not_begun(store: Store) -> None:
@@ -310,10 +312,10 @@ def test_nobody_waits_for_one_out_of_reach(epoch: int, store: Store, monkeypatch
     """Such as after a third Ctrl-C, which may come between two runs, or before one has begun."""
     resume, failing = Team.resume, Watcher(lambda watcher: watcher.done == epoch, no_disk)
 
-    def broken(self: Team, seat: Seat) -> Any:
-        if failing.acted and seat.run.seed == 2:
+    def broken(self: Team, member: JoinedStepper) -> Any:
+        if failing.acted and member.run.seed == 2:
             raise RuntimeError("no device")
-        return resume(self, seat)
+        return resume(self, member)
 
     monkeypatch.setattr(Team, "resume", broken)
     with pytest.raises(InputError, match="a disk"):

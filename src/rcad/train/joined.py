@@ -121,7 +121,9 @@ class Team:
     def __init__(self, engine: Engine, device: torch.device, *, warnings: set[str] | None = None) -> None:
         self.engine, self.device = engine, device
         self.queue = side_stream(device)  # the context to be in where its runs go on and its steps are taken
-        self.runs: dict[Seat, Generator[None, None, Any]] = {}  # those that have not ended, each with its course
+        self.runs: dict[
+            JoinedStepper, Generator[None, None, Any]
+        ] = {}  # those that have not ended, each with its course
         self.size = self.epochs = 0  # how many runs have come, and how many epochs have begun here
         self._warnings = set() if warnings is None else warnings  # shared with other teams: none is given twice
         self._stepper: Stepper | None = None
@@ -138,26 +140,26 @@ class Team:
     def settled(self) -> bool:
         return self._stepper is not None and self._stepper.settled
 
-    def enter(self, run: Any, begin: Callable[[Seat], Generator[None, None, Any]]) -> Seat:
-        """A run more, before the first step: `begin` makes its course, whose trainer sits there."""
-        seat = Seat(self, run)
-        self.runs[seat] = begin(seat)
+    def enter(self, run: Any, begin: Callable[[JoinedStepper], Generator[None, None, Any]]) -> JoinedStepper:
+        """A run more, before the first step: `begin` makes its course, whose trainer takes its steps by the member."""
+        member = JoinedStepper(self, run)
+        self.runs[member] = begin(member)
         self.size += 1
-        return seat
+        return member
 
-    def awake(self) -> list[Seat]:
+    def awake(self) -> list[JoinedStepper]:
         """The runs that do not wait for a step."""
-        return [seat for seat in self.runs if seat.plan is None]
+        return [member for member in self.runs if member.plan is None]
 
-    def resume(self, seat: Seat) -> Any:
+    def resume(self, member: JoinedStepper) -> Any:
         """The next instalment of a run; what it returned if that was the last, else None."""
         try:
-            next(self.runs[seat])
+            next(self.runs[member])
         except StopIteration as end:
-            del self.runs[seat]
+            del self.runs[member]
             return end.value
         except BaseException:
-            self.drop(seat)
+            self.drop(member)
             raise
         return None
 
@@ -165,27 +167,27 @@ class Team:
         """Takes the step if all have asked for it; those who go on: this team, or those that it parts into."""
         if not self.runs:
             return []
-        if any(seat.plan is None for seat in self.runs):
+        if any(member.plan is None for member in self.runs):
             return [self]
         try:
             if self._stepper is None and (parts := self._join()):
                 return parts
             self._take()
         except BaseException as error:  # no memory, Ctrl-C: a step half taken must not be taken again, nor saved
-            for seat in tuple(self.runs):
+            for member in tuple(self.runs):
                 if isinstance(error, Exception) and not isinstance(error, torch.OutOfMemoryError):
                     with suppress(BaseException):
-                        self.runs[seat].throw(error)  # for its record
-                self.drop(seat)
+                        self.runs[member].throw(error)  # for its record
+                self.drop(member)
             self._stepper = None
             raise
         return [self]
 
-    def drop(self, seat: Seat) -> None:
-        """Gives a run up; what it had made goes at once, whoever may still hold the seat."""
-        if (course := self.runs.pop(seat, None)) is not None:
+    def drop(self, member: JoinedStepper) -> None:
+        """Gives a run up; what it had made goes at once, whoever may still hold the stepper."""
+        if (course := self.runs.pop(member, None)) is not None:
             course.close()
-            vars(seat).pop("update", None)
+            vars(member).pop("update", None)
 
     def agreed(self, answer: bool, question: str) -> bool:
         """The answer of the first who asks after a step is the answer for all: they pause after the same step."""
@@ -193,36 +195,36 @@ class Team:
 
     def _join(self) -> list[Team]:
         """Makes what takes the steps; where the runs do not fit each other, the teams that they part into."""
-        seats = list(self.runs)
-        alike: dict[tuple[Plan | None, tuple[float, ...]], list[Seat]] = {}
-        for seat in seats:
-            alike.setdefault((seat.plan, tuple(seat.rates)), []).append(seat)
+        members = list(self.runs)
+        alike: dict[tuple[Plan | None, tuple[float, ...]], list[JoinedStepper]] = {}
+        for member in members:
+            alike.setdefault((member.plan, tuple(member.rates)), []).append(member)
         if len(alike) > 1:
             self._warn("some runs are not joined: expected all of them to stand at the same step, but they do not")
             return self._part(alike.values())
-        update = seats[0].update
-        if len(seats) > 1:
+        update = members[0].update
+        if len(members) > 1:
             try:
-                with timed("join", f"{update.method.name}, {len(seats)} runs", self.device):
-                    update = JoinedUpdate([seat.update for seat in seats])
+                with timed("join", f"{update.method.name}, {len(members)} runs", self.device):
+                    update = JoinedUpdate([member.update for member in members])
             except InputError as error:
                 self._warn(f"the runs are not joined: {error}")
-                return self._part([seat] for seat in seats)
+                return self._part([member] for member in members)
         self._stepper = stepper_for(update, self.engine)
-        self._orders = [seat.order for seat in seats]
-        for place, seat in enumerate(seats):
-            seat.place = place
+        self._orders = [member.order for member in members]
+        for place, member in enumerate(members):
+            member.place = place
         return []
 
-    def _part(self, groups: Iterable[Sequence[Seat]]) -> list[Team]:
+    def _part(self, groups: Iterable[Sequence[JoinedStepper]]) -> list[Team]:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)  # what was launched in the queue that they leave
         teams = []
-        for seats in groups:
+        for members in groups:
             teams.append(Team(self.engine, self.device, warnings=self._warnings))
-            teams[-1].size = len(seats)
-            for seat in seats:
-                seat.team, teams[-1].runs[seat] = teams[-1], self.runs.pop(seat)
+            teams[-1].size = len(members)
+            for member in members:
+                member.team, teams[-1].runs[member] = teams[-1], self.runs.pop(member)
         return teams
 
     def _warn(self, text: str) -> None:
@@ -235,9 +237,9 @@ class Team:
         first = next(iter(self.runs))
         assert self._stepper is not None
         assert first.plan is not None
-        if any(seat.begun for seat in self.runs):
-            for seat in self.runs:
-                self._orders[seat.place] = seat.order
+        if any(member.begun for member in self.runs):
+            for member in self.runs:
+                self._orders[member.place] = member.order
             for place, order in enumerate(self._orders):
                 if len(order) != len(first.order):  # of one that has left: the sets of the others have grown
                     self._orders[place] = torch.zeros_like(first.order)
@@ -246,14 +248,14 @@ class Team:
             self.epochs += first.plan.turn == 0
         self._stepper.step(first.plan)
         self._answers.clear()
-        for seat in self.runs:
-            seat.plan, seat.begun = None, False
+        for member in self.runs:
+            member.plan, member.begun = None, False
 
 
-class Seat(Stepper):
-    """A run's place in a team: keeps the step that its trainer asks for until the team takes it."""
+class JoinedStepper(Stepper):
+    """The stepper of a run in a team: keeps the step that its trainer asks for until the team takes it."""
 
-    update: Update  # once its trainer sits there
+    update: Update  # once its trainer has it
 
     def __init__(self, team: Team, run: Any) -> None:
         self.team, self.run = team, run  # which of the runs it is, to those who made the team

@@ -22,7 +22,7 @@ from rcad.train.step import ALONE, Plan, Ranks, Stepper, Streamed, Update, stepp
 from rcad.train.task import Problem, derived, fetch, launch_metrics
 
 if TYPE_CHECKING:
-    from rcad.train.joined import Seat
+    from rcad.train.joined import JoinedStepper
 
 T = TypeVar("T")
 Outcome = Literal["done", "interrupted", "diverged"]
@@ -68,7 +68,7 @@ def exhaust(course: Generator[None, None, T]) -> T:
 class Trainer:
     """A run in progress. What it will do next depends on its attributes alone, so saving them saves the run.
 
-    Without a seat among runs that take their steps together it steps by itself; `engine` as `Place` has it.
+    Without a member among runs that take their steps together it steps by itself; `engine` as `Place` has it.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Trainer:
         model: nn.Module,
         progress: Progress = SILENT,
         engine: Engine = "eager",
-        seat: Seat | None = None,
+        member: JoinedStepper | None = None,
         ranks: Ranks = ALONE,
     ) -> None:
         self.config, self.problem, self.method, self.progress = config, problem, method, progress
@@ -121,7 +121,7 @@ class Trainer:
 
             self.stepper: Stepper = RankStepper(update, ranks)
         else:
-            self.stepper = seat or stepper_for(update, engine)
+            self.stepper = member or stepper_for(update, engine)
             self.stepper.update = update
 
     @property

@@ -21,7 +21,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord
 from rcad.runs.words import plural
-from rcad.train.joined import Seat, Team
+from rcad.train.joined import JoinedStepper, Team
 from rcad.train.machine import deterministic, keep_kernels, own_randomness
 from rcad.train.run import TOO_LARGE, begin
 from rcad.train.scheduler import Work, one_by_one
@@ -137,9 +137,9 @@ class _Teams:
                 team.enter(config, self._begun)
             self.teams.append(team)
 
-    def _begun(self, seat: Seat) -> Generator[None, None, RunRecord]:
-        run, place, progress = seat.run, self.work.place, self.listener.progress(seat.run)
-        return begin(run, place, progress, stop=self.stop, reader=self.reader, at_once=self.limit, seat=seat)
+    def _begun(self, member: JoinedStepper) -> Generator[None, None, RunRecord]:
+        run, place, progress = member.run, self.work.place, self.listener.progress(member.run)
+        return begin(run, place, progress, stop=self.stop, reader=self.reader, at_once=self.limit, member=member)
 
     def _room(self, count: int) -> bool:
         """Whether so many more may come. The first go alone until their step has all it needs, and tell what it is."""
@@ -168,16 +168,16 @@ class _Teams:
         """Every run goes on to its next step, and every team takes it."""
         for team in tuple(self.teams):
             with team.queue:
-                for seat in team.awake():
-                    self._resume(team, seat)
+                for member in team.awake():
+                    self._resume(team, member)
                 self._step(team)
 
-    def _resume(self, team: Team, seat: Seat) -> None:
+    def _resume(self, team: Team, member: JoinedStepper) -> None:
         short = False
         try:
-            record: RunRecord | None = team.resume(seat)
+            record: RunRecord | None = team.resume(member)
         except BusyError as error:
-            self.listener.busy(seat.run, error)
+            self.listener.busy(member.run, error)
         except NotBegun:
             pass
         except torch.OutOfMemoryError:
@@ -186,10 +186,10 @@ class _Teams:
             if record is not None:
                 self.listener.ended(record)
         if short:  # not earlier: the error holds what had been made
-            self._put_off(team, [seat.run])
+            self._put_off(team, [member.run])
 
     def _step(self, team: Team) -> None:
-        runs, place, short = [seat.run for seat in team.runs], self.teams.index(team), False
+        runs, place, short = [member.run for member in team.runs], self.teams.index(team), False
         try:
             self.teams[place : place + 1] = team.step()
         except torch.OutOfMemoryError:
@@ -213,14 +213,14 @@ class _Teams:
         while self.teams:
             going_on: list[Team] = []
             for team in self.teams:  # in turns: some take their steps together
-                for seat in team.awake():
+                for member in team.awake():
                     try:
                         with team.queue:
-                            record: RunRecord | None = team.resume(seat)
+                            record: RunRecord | None = team.resume(member)
                         if record is not None:
                             self.listener.ended(record)
                     except BaseException:  # a broken device, or the one that failed
-                        team.drop(seat)
+                        team.drop(member)
                 with suppress(BaseException), team.queue:
                     going_on += team.step()
             self.teams = going_on

@@ -37,7 +37,7 @@ from rcad.train.stop import Stop, stopping
 from rcad.train.task import Problem, Reader, measure, method_of, model_of, prepare, same_data, with_numbers
 
 if TYPE_CHECKING:
-    from rcad.train.joined import Seat
+    from rcad.train.joined import JoinedStepper
 
 log = logging.getLogger("rcad")
 
@@ -250,12 +250,12 @@ def begin(
     stop: Stop,
     reader: Reader,
     at_once: int = 1,
-    seat: Seat | None = None,
+    member: JoinedStepper | None = None,
     ranks: Ranks = ALONE,
 ) -> Generator[None, None, RunRecord]:
     """A run in instalments, from reading its data to its record; yields whenever work was launched.
 
-    It may have a seat among runs that take their steps together. Of several processes that make it, all call this.
+    It may have a member among runs that take their steps together. Of several processes that make it, all call this.
     """
 
     def detail(*words: Any) -> None:
@@ -278,7 +278,7 @@ def begin(
     stop.at_once = False
     with machine.timed("model", whose, device):
         method, model = ranks.together(lambda: (method_of(config, problem), model_of(config, problem)))
-        trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, seat, ranks)
+        trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, member, ranks)
     progress.note(data_words(dataset, problem))
     progress.note(run_words(trainer.model, method, device, config, len(problem.train[1])))
     for warning in low_alpha(method, problem):
