@@ -99,8 +99,20 @@ def test_packed_runs_are_the_study_that_their_folder_was(tmp_path: Path) -> None
     assert set(read(packs).run_files.values()) == {packs / "cifar.jsonl.gz"}
 
 
+def test_runs_whose_settings_differ_are_not_seeds_of_one_number(tmp_path: Path) -> None:
+    first = RunRecord.from_dict(run_record(0, 20.0))
+    for weight_decay in (0.0005, 0.002):
+        config = replace(first.config, optim=replace(first.config.optim, weight_decay=weight_decay))
+        put_run(tmp_path, "decays", replace(first, config=config, id="").to_dict())
+    (study,) = read(tmp_path).studies
+    assert study.columns == [f"resnet18 (group norm), optim.weight_decay {decay}" for decay in ("0.0005", "0.002")]
+    assert [len(place.runs) for place in study.places.values()] == [1, 1]
+
+
 def test_a_pack_that_a_suite_looks_into_is_no_study_of_its_own(tmp_path: Path) -> None:
+    """Nor is the search of one that is not over."""
     made, record = RunRecord.from_dict(run_record(0, 20.0)), suite()
+    write_pack(tmp_path / "images/search.jsonl.gz", [PackedRun(RunRecord.from_dict(run_record(1000, 20.0)))])
     record["cells"][0]["runs"][0]["id"] = made.id
     put(tmp_path, record)
     for name, day in (("images/shared", "2023-12-01"), ("earlier", "2023-11-30")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,11 @@ from rcad.paper.record import JSON, KIND, LAST, Place, Run, Study
 from rcad.paper.report import costs
 from rcad.paper.report.chapters import EVALUATION
 from rcad.paper.targets import TARGETS
+from rcad.paper.tuned import TUNING_SEEDS
 from rcad.runs.files import loads, read_text
 from rcad.runs.pack import SUFFIX, is_pack, read_pack
 from rcad.runs.record import FINISHED, RunRecord
+from rcad.train.trackers import flat
 
 RUN, SUITE_RUNS, SUITE_PACKS = "record.json", "runs", "images"
 SHOWN: Mapping[str, Callable[[JSON], Any]] = {
@@ -89,6 +91,8 @@ def read(results: Path) -> Records:
     mentioned = {name for study in studies for name in study.run_ids}
     for place, by_id in runs.items():
         finished = [record for record in by_id.values() if record.status in FINISHED]
+        if place.parent == results / SUITE_PACKS:  # a search that is not over shows nothing yet
+            finished = [record for record in finished if record.config.seed not in TUNING_SEEDS["full"]]
         if finished and _is_study(results, place, used=not mentioned.isdisjoint(by_id)):
             parts = place.relative_to(results).parts
             name = place.name.removesuffix(SUFFIX) if is_pack(place) else "-".join(parts) or results.resolve().name
@@ -125,11 +129,15 @@ def _is_study(results: Path, place: Path, *, used: bool) -> bool:
 
 
 def runs_study(name: str, path: Path, records: Sequence[RunRecord]) -> Study:
-    """A folder or a pack of runs that no suite mentions: methods by model, seeds together."""
+    """A folder or a pack of runs that no suite mentions: methods by model and what else differs, seeds together."""
     grouped: dict[tuple[str, str], list[Run]] = {}
-    for record in records:
+    settings = [flat(asdict(record.config)) for record in records]
+    same = {"seed", "data.seed", "method", "model.name", "model.norm"}
+    differing = [key for key in settings[0] if key not in same and len({repr(each.get(key)) for each in settings}) > 1]
+    for record, setting in zip(records, settings, strict=True):
         model, metrics = record.config.model, record.metrics.items()
         column = " ".join(part for part in (model.name, model.norm and f"({model.norm} norm)") if part)
+        column = ", ".join([column, *(f"{key} {setting.get(key)}" for key in differing)])
         numbers = {key.removeprefix("test_"): value for key, value in metrics if key.startswith(("test_", LAST))}
         seconds = record.timings.get("train_seconds")
         run = Run(record.config.seed, numbers, record.id, str(record.status), seconds)
