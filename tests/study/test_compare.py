@@ -183,7 +183,7 @@ def test_the_page_says_it_all(record: Record, tmp_path: Path) -> None:
         "hyperparameters are chosen by 30 validation examples.",
         "<pre><code>rcad train --data x</code></pre>",
         "What was chosen",
-        "half distances between classes",
+        "half the distance between classes",
     ):
         assert text in page
     assert page.count("<svg") == 6  # dots and differences of three metrics

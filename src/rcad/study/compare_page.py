@@ -307,16 +307,16 @@ def _chosen_section(record: Record) -> list[Section]:
         return []
     text = "Each split chose by its own validation examples: the median over the splits, and the range."
     rows = [[name, named_values(cell["chosen"]), ", ".join(cell["space"])] for name, cell in record["methods"].items()]
-    unit = "standardised units" if "accuracy" not in record["metrics"] else "half distances between classes"
-    return [Section("What was chosen", [text], [Table(["method", "chosen", "tried"], rows, f"auto counts in {unit}.")])]
+    unit = "one standardised unit" if "accuracy" not in record["metrics"] else "half the distance between classes"
+    return [Section("What was chosen", [text], [Table(["method", "chosen", "tried"], rows, f"auto: times {unit}.")])]
 
 
 def how_judged(record: Record) -> list[str]:
     ratio = record["test_ratio"]
     overlapping = (
         "Splits of one data set overlap, so their results are not independent: variances carry Nadeau and Bengio's "
-        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}, where validation rows count as "
-        "training rows."
+        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}, where every row outside the test "
+        "split counts as a training row, used or not."
         if ratio
         else "The data set has its own test set, which all seeds share: the verdicts are about other seeds and "
         "validation splits, not about other test data."
