@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,10 +33,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays, and a tenth of the tests' time went into looking through it for garbage."""
-    gc.collect()
-    gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+
+
+_loaded = 0
+"""How many modules there were when garbage was last looked for among everything."""
+
+
+def pytest_runtest_logstart() -> None:
+    """What is loaded by now stays, and a tenth of the tests' time went into looking through it for garbage."""
+    global _loaded
+    if len(sys.modules) != _loaded:
+        _loaded = len(sys.modules)
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")
