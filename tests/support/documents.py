@@ -203,6 +203,7 @@ def serve() -> None:
     import rcad.cli.main
     import rcad.train.run  # noqa: F401
 
+    gc.set_threshold(10_000, 10, 10)
     for line in sys.stdin:
         given = json.loads(line)
         with open(Path(given["folder"], "err"), "w") as err:
