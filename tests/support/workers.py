@@ -20,7 +20,7 @@ import torch
 
 HERE = Path(__file__).parent
 OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-SECONDS = 120
+SECONDS = 240
 RUN = subprocess.run
 
 
