@@ -42,6 +42,16 @@ _BLOCK = re.compile(
     r"|^(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
+USED = (
+    "torch._dynamo",
+    "sklearn.datasets",
+    "scipy.stats",
+    "pandas",
+    "matplotlib.figure",
+    "jinja2",
+    "safetensors.torch",
+)
+"""What the package imports by itself, the first with an optimizer."""
 SHORTER = {
     "docs/start.md": [
         ("--seeds 5 --epochs 10", "--seeds 2 --epochs 2"),
@@ -165,6 +175,8 @@ def page(name: str) -> None:
     torch.set_num_threads(1)
     # The tracer is what can fail on our code; the inductor backend has its own tests and takes a compiler and a minute.
     torch.compile = functools.partial(torch.compile, backend="eager")
+    with contextlib.suppress(ImportError):  # pictures have tests of their own too, and take half of a comparison's time
+        importlib.import_module("matplotlib.figure").Figure.savefig = lambda self, file, **_: file.write(b"<svg></svg>")
     run(name)
     print("all blocks ran", file=sys.stderr)
 
@@ -198,8 +210,6 @@ def serve() -> None:
     What is said on stderr, by the imports too, goes to the folder's `err`, what is printed to `out`; the answer is the
     exit code.
     """
-    import torch._dynamo  # with the first optimizer  # noqa: F401
-
     import rcad.cli.main
     import rcad.train.run  # noqa: F401
 
@@ -208,7 +218,7 @@ def serve() -> None:
         given = json.loads(line)
         with open(Path(given["folder"], "err"), "w") as err:
             os.dup2(err.fileno(), 2)
-        for name in given["imports"]:
+        for name in (*USED, *given["imports"]):
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         gc.freeze()

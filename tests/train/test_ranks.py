@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+from forked import Forked
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
@@ -239,12 +238,10 @@ def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
 @pytest.mark.slow
 def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path: Path) -> None:
     words = ["train", "--data", "nothing-of-this-name", "--method", "erm", "--runs", str(tmp_path / "runs")]
-    done = subprocess.run(
-        [sys.executable, "-m", "rcad.cli", *words, "--devices", "2", "--device", "cpu"], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert "nothing-of-this-name" in done.stderr
+    done = Forked(*words, "--devices", 2, "--device", "cpu").end()
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
+    assert "nothing-of-this-name" in done.err
 
 
 def test_parts_cover_a_batch_once_and_differ_by_one() -> None:
