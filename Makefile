@@ -7,7 +7,7 @@ RELEASE := build/release
 
 MINUTES ?= 20
 
-.PHONY: help check test test-ray attack lock lint format demo pages docs lowest dist release clean
+.PHONY: help check test test-ray attack lock style lint format demo pages docs lowest dist release clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -28,7 +28,7 @@ endif
 check: lint  ## Before every commit, under a minute: lint, types, the loss and the contracts
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' tests/loss tests/contracts $(ARGS)
 
-test: lint  ## Lint, type-check and run every test
+test: style  ## Lint, type-check and run every test
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 test-ray: $(STAMP)  ## The tests of the Ray backend: adds the extra ray to the environment (240 MB, half a minute), two minutes
@@ -41,9 +41,11 @@ attack: $(STAMP)  ## Kills, damages, mutants, full disks, bad commands for MINUT
 lock: $(STAMP)  ## Hashes for every package of the environment: requirements.lock; `make test HASHES=1` installs by them
 	$(BIN)/python tools/lock.py
 
-lint: $(STAMP)  ## Format check, lint and types
+style: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+lint: style  ## Format check, lint and types
 	$(BIN)/mypy
 
 format: $(STAMP)  ## Format in place

@@ -3,44 +3,55 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import multiprocessing
+import sys
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from attack import mutants
-from attack.__main__ import worker
+from attack import kills, mutants, readers
 from attack.damage import RECORD, matrix
 from attack.kills import plain
 from attack.readers import bad_command, fault
 from contracts.house import Result
 from made import saved
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 
-def tried(module: str, folder: Path, **options: Any) -> dict[str, Any]:
-    """What a worker has tried, without a fault."""
-    process = worker(module, folder / module, subprocess.PIPE, **options)
-    out, err = process.communicate()
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    assert process.returncode == 0, (process.returncode, lines[-1:], err[-2000:])
+
+def tried(main: Callable[..., None], folder: Path, **options: Any) -> dict[str, Any]:
+    """What a worker has tried, in a copy of this process, without a fault."""
+    copy = multiprocessing.get_context("fork").Process(target=_told, args=(main, folder, options))
+    copy.start()
+    copy.join()
+    lines = [json.loads(line) for line in (folder / "out").read_text().splitlines() if line.startswith("{")]
+    assert copy.exitcode == 0, (copy.exitcode, lines[-1:], (folder / "err").read_text()[-2000:])
     *faults, end = (line for line in lines if "at" not in line)
     assert faults == [], json.dumps(faults, indent=1)
     return dict(end["tried"])
 
 
+def _told(main: Callable[..., None], folder: Path, options: dict[str, Any]) -> None:
+    warnings.simplefilter("ignore")
+    sys.stdout, sys.stderr = (folder / "out").open("w"), (folder / "err").open("w")
+    main(str(folder / "work"), **options)
+
+
 @pytest.mark.slow
 def test_mutants_damages_and_bad_commands_end_in_our_words(tmp_path: Path) -> None:
-    found = tried("readers", tmp_path, count=200, seed=7)
+    found = tried(readers.main, tmp_path, count=200, seed=7)
     assert sum(found.values()) == 200
     assert found.keys() == {"mutants", "damages", "bad commands"}
 
 
 @pytest.mark.slow
 def test_nothing_is_lost_by_kills_full_disks_and_company(tmp_path: Path) -> None:
-    assert tried("kills", tmp_path, only=("train",), kills=8, until=time.time() + 120)["kills"]["train"] >= 1
+    assert tried(kills.main, tmp_path, only=("train",), kills=8, until=time.time() + 120)["kills"]["train"] >= 1
 
 
 @pytest.mark.parametrize(

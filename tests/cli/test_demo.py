@@ -144,7 +144,8 @@ def test_what_is_not_a_demo_is_not_replaced(refused: Refused, monkeypatch: pytes
         refused("demo", "--fast", "--out", out, says=says)
 
 
-def test_an_interruption_leaves_nothing() -> None:
+def test_an_interruption_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rcad.train.progress.Lines.seconds", 0.0)
     process = Forked("demo", "--out", "out")
     until(lambda: any(f"\n{act}" in process.said() for act in acts.ACTS.values()))  # one of them is under way
     os.kill(process.pid, signal.SIGINT)

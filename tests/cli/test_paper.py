@@ -58,7 +58,7 @@ def test_imagenet_s_trial_streams_stand_in_folders(done: Cli, cli: Cli) -> None:
     hashes = [saved(path)["data_sha256"][:6] for path in Path("out/T5/runs").glob("*/record.json")]
     assert hashes == ["files:"] * 8
     weights = next(Path("out/T5/runs").glob("*/model.safetensors"))
-    done(*words, "--out", "other", "--weights", weights)
+    done(*words, "--rows", "pretrained", "--out", "other", "--weights", weights)
     cells = {(one["row"], one["column"]): one["runs"] for one in saved("other/T5/T5.json")["cells"]}
     before = saved(weights.parent / "record.json")["metrics"]
     assert cells["pretrained", "top-5"][0]["metrics"]["top5"] == pytest.approx(before["test_top5"], abs=1e-4)

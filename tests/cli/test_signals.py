@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from made import images
 
 SRC = Path(__file__).parents[2] / "src"
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 143}
@@ -100,7 +103,9 @@ def test_a_command_with_worker_processes_ends_without_a_word_of_theirs(tmp_path:
     script = tmp_path / "rcad"
     lines = [f"import sys; sys.path.insert(0, {str(SRC)!r})", "from rcad.cli.main import main"]
     script.write_text("\n".join([*lines, "if __name__ == '__main__':", "    main()", ""]))
-    words = ["train", "--data", "digits[:60]", "--method", "erm", "--epochs", "1", "--seeds", "2", "--devices", "2"]
+    with contextlib.chdir(tmp_path):
+        images(each=6)
+    words = ["train", "--data", "images", "--method", "erm", "--epochs", "1", "--seeds", "2", "--devices", "2"]
     command = [sys.executable, str(script), *words, "--device", "cpu"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")

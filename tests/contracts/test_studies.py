@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import shutil
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from contracts import shown, tables
-from contracts.house import RESULTS, ROOT, rcad, without_pictures, workplace
+from contracts.house import RESULTS, rcad, without_pictures, workplace
 
 MADE_AGAIN = ("T7", "T8", "F5", "F7")
 EVERY_CLAIM = "Every claim"
@@ -51,8 +54,9 @@ def pages(results: Path) -> dict[str, list[str]]:
 
 def simulated(folder: Path) -> list[str]:
     """The rules for verdicts on studies drawn by chance."""
-    program = [sys.executable, str(ROOT / "benchmarks/verdict_rates.py"), "--studies", str(SIMULATED)]
-    subprocess.run([*program, "--out", str(folder / "rates")], check=True, capture_output=True)
+    words = ["verdict_rates", "--studies", str(SIMULATED), "--out", str(folder / "rates")]
+    with patch.object(sys, "argv", words), contextlib.redirect_stdout(io.StringIO()):
+        importlib.import_module("verdict_rates").main()
     return shown.markdown((folder / "rates/verdict_rates.md").read_text(encoding="utf-8"))
 
 

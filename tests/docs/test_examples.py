@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from docs.conftest import Program
+from documents import EXAMPLES
 from timm_folder import prelude
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
 KEY_LINES = {
     "own_loop": [
         r"^RCAD +\d\d\.\d ± \d\.\d   \d\.\d{3} ± \d\.\d{3}$",
@@ -70,18 +67,9 @@ KEY_LINES = {
         r"^length of each example's whole step: \[2\.0(, 2\.0){7}\]$",
     ],
 }
-# Those that import the same libraries run in one process, one after the other.
-TOGETHER = [
-    ("own_loop", "captured_loop", "compose", "regression", "embeddings"),
-    ("lightning_trainer", "lightning_fabric"),
-    ("huggingface_text", "accelerate_loop"),
-    ("scikit_learn", "skorch_grid"),
-    ("timm_task",),
-]
 
 
 def test_every_example_is_short_says_what_it_shows_and_is_tested() -> None:
-    assert sorted(name for names in TOGETHER for name in names) == sorted(KEY_LINES)
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(KEY_LINES)
     for path in EXAMPLES.glob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -89,28 +77,18 @@ def test_every_example_is_short_says_what_it_shows_and_is_tested() -> None:
         assert 40 <= len(text.splitlines()) <= 90, path
 
 
-def test_without_timm_its_example_says_what_to_install() -> None:
-    code = f"import runpy, sys; sys.modules['timm'] = None; runpy.run_path({str(EXAMPLES / 'timm_task.py')!r})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+def test_without_timm_its_example_says_what_to_install(program: Program) -> None:
+    code, _, said = program("import documents, sys; sys.modules['timm'] = None; documents.example('timm_task')")
     hint = "in the folder of rcad, pip install -c constraints.txt -e '.[timm]'"
-    assert (done.returncode, done.stderr) == (1, f"expected timm to be installed: {hint}\n")
+    assert (code, said) == (1, f"expected timm to be installed: {hint}\n")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
-def test_examples_run_and_print_their_key_lines(names: tuple[str, ...], tmp_path: Path) -> None:
-    runner = Path(__file__).parents[1] / "support" / "run_examples.py"
-    command = [sys.executable, str(runner), str(tmp_path), *names]
-    if names[0].startswith("timm") and (first := prelude()):
-        run = f"import runpy, sys; sys.argv = {command[1:]!r}; runpy.run_path({command[1]!r}, run_name='__main__')"
-        command = [sys.executable, "-c", first + run]
-    environment = os.environ | {"PYTHONWARNINGS": "default"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=240, cwd=tmp_path, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr == ""
-    for name in names:
-        printed = (tmp_path / f"{name}.txt").read_text(encoding="utf-8")
-        for line in KEY_LINES[name]:
-            assert re.search(line, printed, re.MULTILINE), f"expected a line like {line}, but {name} gave\n{printed}"
+@pytest.mark.parametrize("name", KEY_LINES)
+def test_an_example_runs_and_prints_its_key_lines(name: str, program: Program) -> None:
+    first = prelude() if name.startswith("timm") else ""
+    like = "" if first else (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    code, printed, said = program(f"{first}\nimport documents; documents.example({name!r})", like=like)
+    assert (code, said) == (0, ""), printed
+    for line in KEY_LINES[name]:
+        assert re.search(line, printed, re.MULTILINE), f"expected a line like {line}, but it gave\n{printed}"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import socket
-import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import typer
 
+from docs.conftest import Program
 from documents import PAGES, ROOT, Block, blocks, commands, matches, run
 from rcad.cli.main import make
 
@@ -24,30 +21,15 @@ FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 APART = {"docs/stacks/timm.md": "timm"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[subprocess.Popen[str]]:
-    """Runs pages in processes of their own: they use bfloat16 (which some CPUs only pretend to have) and groups."""
-    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"}
-    for name in ("RCAD_DATA", "FORCE_COLOR", "COLUMNS"):
-        environment.pop(name, None)
-    command, pipe = [sys.executable, str(ROOT / "tests" / "support" / "documents.py")], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, bufsize=1) as process:
-        yield process
-        process.stdin.close()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNING)
-def test_a_page_runs_from_top_to_bottom(page: str, server: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_page_runs_from_top_to_bottom(page: str, program: Program) -> None:
     package = APART.get(page, "torch")
     if find_spec(package) is None and not (Path(sys.prefix) / package).is_dir():
         pytest.skip(f"{package} is not installed")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server.stdin.write(f"{page} {tmp_path} {port}\n")
-    ended, said = server.stdout.readline(), (tmp_path / "err").read_text()
-    assert ended == "0\n", said[-3000:]
+    code = "\n".join(block.code for block in CODE[page] if block.runs and block.language != "sh")
+    code, _, said = program(f"import documents; documents.page({page!r})", like=code)
+    assert code == 0, said[-3000:]
     assert said.endswith("all blocks ran\n")
 
 

@@ -14,9 +14,15 @@ any lines.
 
 from __future__ import annotations
 
+import ast
+import atexit
 import contextlib
 import functools
+import gc
+import importlib
 import io
+import json
+import multiprocessing
 import os
 import re
 import shlex
@@ -26,6 +32,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
 PAGES = {
     path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 }
@@ -35,6 +42,34 @@ _BLOCK = re.compile(
     r"|^(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
+USED = (
+    "torch._dynamo",
+    "sklearn.datasets",
+    "scipy.stats",
+    "pandas",
+    "matplotlib.figure",
+    "jinja2",
+    "safetensors.torch",
+)
+"""What the package imports by itself, the first with an optimizer."""
+SHORTER = {
+    "docs/start.md": [
+        ("--seeds 5 --epochs 10", "--seeds 2 --epochs 2"),
+        ("--method rcad --epochs 10\nrcad predict", "--method rcad --epochs 2\nrcad predict"),
+        ("seeds=3, epochs=20", "seeds=2, epochs=2"),
+        ("--seeds 3 --epochs 20 --budget 2", "--seeds 2 --epochs 1 --budget 2"),
+    ],
+    "own_loop": [("SEEDS, EPOCHS, LAM = 100, 8, 100, 0.5", "SEEDS, EPOCHS, LAM = 100, 3, 40, 0.5")],
+    "captured_loop": [("EPOCHS, BATCH, ALPHA, LAM, CLIP, DECAY = 40,", "EPOCHS, BATCH, ALPHA, LAM, CLIP, DECAY = 25,")],
+    "regression": [("SEEDS, EPOCHS, ALPHA, LAM = 5, 40,", "SEEDS, EPOCHS, ALPHA, LAM = 3, 20,")],
+    "compose": [("EPOCHS, CLASSES = 20,", "EPOCHS, CLASSES = 8,")],
+    "scikit_learn": [('max_iter=100), {"lam"', 'max_iter=20), {"lam"')],
+    "skorch_grid": [('"max_epochs": 30', '"max_epochs": 12')],
+    "lightning_trainer": [('0.5)", 100, 60', '0.5)", 100, 40')],
+    "lightning_fabric": [("100, 60, 2", "100, 40, 2")],
+    "accelerate_loop": [("100, 60, 0.5", "100, 40, 0.5")],
+    "huggingface_text": [('"num_train_epochs": 15', '"num_train_epochs": 10')],
+}
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]\d+)?%?|e[+-]\d+|%)(?![\w.]*\w)")
 
 
@@ -112,7 +147,7 @@ def _near(expected: str, printed: str) -> bool:
 def run(page: str) -> None:
     """Run the blocks of a page one after the other, and hold their output against the page's."""
     names: dict[str, object] = {"__name__": "__main__", "run_commands": _run_commands}
-    for block in blocks(PAGES[page].read_text(encoding="utf-8")):
+    for block in blocks(shorter(page, PAGES[page].read_text(encoding="utf-8"))):
         if not block.runs:
             continue
         code = f"run_commands({commands(block.code)!r})" if block.language == "sh" else block.code
@@ -131,8 +166,8 @@ def _run_commands(lines: list[list[str]]) -> None:
         assert run(words) == 0, words
 
 
-def main(page: str) -> None:
-    """A process of its own for one page."""
+def page(name: str) -> None:
+    """A page, in a process of its own."""
     import torch
 
     warnings.filterwarnings("error", module="rcad")
@@ -140,27 +175,67 @@ def main(page: str) -> None:
     torch.set_num_threads(1)
     # The tracer is what can fail on our code; the inductor backend has its own tests and takes a compiler and a minute.
     torch.compile = functools.partial(torch.compile, backend="eager")
-    run(page)
+    with contextlib.suppress(ImportError):  # pictures have tests of their own too, and take half of a comparison's time
+        importlib.import_module("matplotlib.figure").Figure.savefig = lambda self, file, **_: file.write(b"<svg></svg>")
+    run(name)
     print("all blocks ran", file=sys.stderr)
 
 
-def serve() -> None:
-    """Pages that are named on stdin, each with its folder and port, in copies of this process: imports are for all."""
+def example(name: str) -> None:
+    """An example, in a process of its own; one that needs timm finds it where `make` put it."""
+    path = EXAMPLES / f"{name}.py"
+    program = compile(shorter(name, path.read_text(encoding="utf-8")), str(path), "exec")
+    exec(program, {"__name__": "__main__", "__file__": str(path)})
 
+
+def shorter(name: str, text: str) -> str:
+    """The text with fewer seeds and epochs than it stands with, where those are many and their numbers not shown."""
+    for long, short in SHORTER.get(name, ()):
+        assert long in text, f"{name} no longer says {long}"
+        text = text.replace(long, short)
+    return text
+
+
+def imported(code: str) -> list[str]:
+    """The modules of others that a program names in its import statements; ours it imports under its own warnings."""
+    found = list(ast.walk(ast.parse(code)))
+    names = {alias.name for node in found if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in found if isinstance(node, ast.ImportFrom) and node.module}
+    return sorted(name for name in names if name.partition(".")[0] != "rcad")
+
+
+def serve() -> None:
+    """Programs from stdin, each with its folder and what it imports, in copies of this process: imports are for all.
+
+    What is said on stderr, by the imports too, goes to the folder's `err`, what is printed to `out`; the answer is the
+    exit code.
+    """
     import rcad.cli.main
     import rcad.train.run  # noqa: F401
 
+    gc.set_threshold(10_000, 10, 10)
     for line in sys.stdin:
-        page, folder, port = line.split()
-        child = os.fork()
-        if child == 0:
-            with open(Path(folder, "err"), "w") as err:
-                os.dup2(err.fileno(), 2)
-            os.chdir(folder)
-            os.environ |= {"MASTER_PORT": port, "RCAD_CACHE": str(Path(folder, "cache"))}
-            main(page)
-            sys.exit()
-        print(os.waitpid(child, 0)[1], flush=True)
+        given = json.loads(line)
+        with open(Path(given["folder"], "err"), "w") as err:
+            os.dup2(err.fileno(), 2)
+        for name in (*USED, *given["imports"]):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        gc.freeze()
+        copy = multiprocessing.get_context("fork").Process(target=_run_program, kwargs=given)
+        copy.start()
+        copy.join()
+        print(copy.exitcode, flush=True)
+
+
+def _run_program(program: str, folder: str, port: str, imports: list[str]) -> None:
+    with open(Path(folder, "out"), "w") as out:
+        os.dup2(out.fileno(), 1)
+    os.chdir(folder)
+    os.environ |= {"MASTER_PORT": port, "RCAD_CACHE": str(Path(folder, "cache"))}
+    exec(program, {"__name__": "__main__"})
+    gc.collect()
+    atexit._run_exitfuncs()  # what is said at the end counts too; taking apart all that was imported takes a second
 
 
 if __name__ == "__main__":

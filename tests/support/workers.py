@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import runpy
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 HERE = Path(__file__).parent
 OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
-SECONDS = 120
+SECONDS = 240
+RUN = subprocess.run
 
 
 def started(program: str, *arguments: object, copied: bool, **environment: str) -> Callable[[], int | None]:
@@ -37,6 +41,33 @@ def _run(program: str, words: list[str], environment: dict[str, str]) -> None:
     os.environ.update(environment)
     sys.argv = ["-c", *words]
     exec(compile(program, "<worker>", "exec"), {"__name__": "__main__"})
+
+
+def copied(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run`; a Python program, which must not fail, runs in a copy of this process."""
+    if command[0] != sys.executable:
+        return RUN(command, **options)
+    with tempfile.TemporaryFile("w+") as out:
+        words = (command[1:], out.fileno(), options.get("env", {}))
+        process = multiprocessing.get_context("fork").Process(target=_run_command, args=words)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        out.seek(0)
+        return subprocess.CompletedProcess(command, 0, out.read(), "")
+
+
+def _run_command(words: list[str], out: int, environment: dict[str, str]) -> None:
+    os.environ.update(environment)
+    os.dup2(out, 1)
+    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        exec(compile(words[1], "<program>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = words
+        runpy.run_path(words[0], run_name="__main__")
+    sys.stdout.flush()
 
 
 def in_two(program: str, *arguments: object, **environment: str) -> None:

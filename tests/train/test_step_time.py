@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from made import png
+from workers import copied
 
 METHODS = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
 TINY = ("--size", "8", "--channels", "1", "--classes", "3")
@@ -21,8 +22,9 @@ Benchmark = Callable[..., Any]
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Benchmark:
-    """Runs a benchmark on the CPU; the text that it writes."""
+    """Runs a benchmark on the CPU; the text that it writes. Programs that it starts are copies of this process."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    monkeypatch.setattr("subprocess.run", copied)
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
     def run(script: str, *words: str) -> str:
