@@ -187,6 +187,24 @@ def test_what_is_wrong_with_it_is_said_in_one_line(refused: Refused, method: str
     refused(*SMALL, "--method", method, says=says)
 
 
+@pytest.mark.parametrize("command", ["compare --methods erm,X", "compare --dry-run --methods X", "tune --method X"])
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        ("'lamb=log(0.1, 1)'", "optim.weight_decay in its space, but got 'lamb'; did you mean 'lam'?"),
+        ("'seed=int(1, 4)'", "expected a space whose trials share method, seed"),
+        ("'lam=log(1)'", "expected two numbers in lam=log(...)"),
+        ("('lam', 0.1, 1)", "expected own_code:penalty.space to be text such as 'lam=log(0.1, 1)', but got a tuple"),
+    ],
+)
+def test_ranges_that_it_cannot_have_are_said_before_any_run(
+    refused: Refused, command: str, space: str, says: str
+) -> None:
+    files(own_code_dot_py=f"{CODE}\npenalty.space = {space}\n")
+    words = command.replace("X", "own_code:penalty").split()
+    refused(*words, "--data", "digits[:60]", "--epochs", 1, "--budget", 2, says=says)
+
+
 def test_a_row_of_the_papers_tables(done: Cli, refused: Refused) -> None:
     """Trained by the paper's protocol, in front of the controls, and no claim is about it."""
     own = "own_code:penalty(lam=0.2)"
