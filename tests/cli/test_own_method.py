@@ -149,6 +149,14 @@ def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli, refused: Refu
     refused(*words, "--methods", methods, says="pass another --out")
 
 
+def test_a_term_that_makes_every_run_diverge(cli: Cli) -> None:
+    files(own_code_dot_py=CODE.replace("output.square()", "(output / 0)"))
+    words = ("--data", "digits[:60]", "--epochs", 1, "--seeds", 2, "--methods", "erm,own_code:penalty")
+    result = cli("compare", *words)
+    assert result.code == 1
+    assert "Next. Every run of own_code:penalty diverged; check its term, or lower --lr:\n" in result.out
+
+
 def test_tables_take_it_run_by_run(done: Cli) -> None:
     """Side by side in one tensor a measure would see the rows of several networks at once."""
     files(my_dot_csv=table())
