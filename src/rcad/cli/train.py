@@ -137,7 +137,7 @@ def train(
 
 
 def _requested(file: Path | None, data: Mapping[str, Any], method: str | None, training: Training) -> RunConfig:
-    """The config that the options ask for: the file of --config or a recipe first, options over it, --set last."""
+    """The config that the options ask for: the file of --config or a recipe first, options and --set over it."""
     from rcad.runs.configure import configure, override
 
     settings = training.setting or []
