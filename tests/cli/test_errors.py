@@ -164,7 +164,13 @@ def other_weights() -> bytes:
 @pytest.fixture
 def bad_files(other_weights: bytes) -> None:
     """A good table, and files of every kind that are not what they seem."""
-    files(my_dot_csv=table(), other_dot_pt=other_weights, nines_dot_toml=f"seed = {NINES}", empty="")
+    files(
+        my_dot_csv=table(),
+        other_dot_pt=other_weights,
+        mine_dot_pt2=other_weights,
+        nines_dot_toml=f"seed = {NINES}",
+        empty="",
+    )
     files(junk="no", junk_dot_xyz="1", junk_dot_npz=b"PK no", site__evaluation_dot_html="mine", flat__1_dot_png="")
     files(folder__fog_dot_npy="x", d__mine_dot_csv="b", torn__0123456789abcdef__record_dot_json="{")
     files(**{"broken__cifar10__cifar-10-binary_dot_tar_dot_gz": b"junk"})

@@ -149,6 +149,14 @@ def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli, refused: Refu
     refused(*words, "--methods", methods, says="pass another --out")
 
 
+def test_a_term_that_makes_every_run_diverge(cli: Cli) -> None:
+    files(own_code_dot_py=CODE.replace("output.square()", "(output / 0)"))
+    words = ("--data", "digits[:60]", "--epochs", 1, "--seeds", 2, "--methods", "erm,own_code:penalty")
+    result = cli("compare", *words)
+    assert result.code == 1
+    assert "Next. Every run of own_code:penalty diverged; check its term, or lower --lr:\n" in result.out
+
+
 def test_tables_take_it_run_by_run(done: Cli) -> None:
     """Side by side in one tensor a measure would see the rows of several networks at once."""
     files(my_dot_csv=table())
@@ -185,6 +193,24 @@ def test_tables_take_it_run_by_run(done: Cli) -> None:
 def test_what_is_wrong_with_it_is_said_in_one_line(refused: Refused, method: str, says: str) -> None:
     files(broken_dot_py="1 / 0\n")
     refused(*SMALL, "--method", method, says=says)
+
+
+@pytest.mark.parametrize("command", ["compare --methods erm,X", "compare --dry-run --methods X", "tune --method X"])
+@pytest.mark.parametrize(
+    ("space", "says"),
+    [
+        ("'lamb=log(0.1, 1)'", "optim.weight_decay in its space, but got 'lamb'; did you mean 'lam'?"),
+        ("'seed=int(1, 4)'", "expected a space whose trials share method, seed"),
+        ("'lam=log(1)'", "expected two numbers in lam=log(...)"),
+        ("('lam', 0.1, 1)", "expected own_code:penalty.space to be text such as 'lam=log(0.1, 1)', but got a tuple"),
+    ],
+)
+def test_ranges_that_it_cannot_have_are_said_before_any_run(
+    refused: Refused, command: str, space: str, says: str
+) -> None:
+    files(own_code_dot_py=f"{CODE}\npenalty.space = {space}\n")
+    words = command.replace("X", "own_code:penalty").split()
+    refused(*words, "--data", "digits[:60]", "--epochs", 1, "--budget", 2, says=says)
 
 
 def test_a_row_of_the_papers_tables(done: Cli, refused: Refused) -> None:

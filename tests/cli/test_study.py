@@ -160,6 +160,9 @@ def test_the_exit_code_is_1_where_a_tested_run_diverged(cli: Cli) -> None:
     assert "diverged" in result.out
     assert result.code == 1
     assert "Untuned: each method was trained once on each split with its defaults; --budget 8 tunes" in result.out
+    assert "Next. Every run of erm diverged; lower --lr:\n" in result.out
+    (line,) = (line for line in result.out.splitlines() if line.strip().startswith("rcad compare"))
+    assert ("--lr 1e+19 --out rcad-compare-lr-1e+19" in line, "optim.lr" in line) == (True, False)
 
 
 def test_ctrl_c_keeps_what_is_done(cli: Cli) -> None:

@@ -163,6 +163,7 @@ PLAIN = [
 ]
 CASES = [
     *((*case, {}) for case in (*UNCHECKED, *PLAIN)),
+    (lambda t: pets(t, a_dot_csv=b"f,y"), "pets itself, but they lie in folders .*: leave it out", {"labels": "a.csv"}),
     (lambda t: cifar100(t, RECORD100), "labels to be one of fine, coarse, but got 'middle'", {"labels": "middle"}),
     (lambda t: pets(t), "size to be .* but got 0", {"size": 0}),
     (lambda t: write(t / "s", a__x_dot_png=b"", b__y_dot_png=b"?"), "can be read in .*s, but all", {"skip_bad": True}),

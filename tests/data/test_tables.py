@@ -96,7 +96,7 @@ def test_the_task_is_inferred(values, task, classes):
 def test_columns_that_are_the_same_in_every_row_are_told():
     same = read("a,b,c,d,e,y\n1,7,x,,x,0\n2,7,x,3,x,1\n3,7,x,3,y,1\n4,7,x,3,,0\n")
     assert same.columns[:3] == ("a", "b", "c=x")
-    assert same.omissions == ("with the same value in every row, so of no use, but still an input: b, c",)
+    assert same.omissions == ("the same value in every row, which tells nothing; leave it out with --drop 'b, c'",)
 
 
 def test_the_task_can_be_told():

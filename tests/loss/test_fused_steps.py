@@ -85,13 +85,17 @@ def test_learned_leaves_need_no_common_graph() -> None:
 TWO_VIEWS = Case((Term("adv", where=STEP), Term("raw", where=STEP, view="raw")))
 
 
-@pytest.mark.filterwarnings("ignore:no parameter of the model")
+@pytest.mark.filterwarnings("ignore:no parameter of the model", "ignore:the loss has a zero gradient")
 @pytest.mark.parametrize("case", [*SINGLE.values(), TWO_VIEWS], ids=[*SINGLE, "views that share a graph"])
 def test_a_model_that_cannot_learn_is_named_unless_x_learns(case: Case) -> None:
     (x, y, _), frozen = batch(), deep_norm_net().requires_grad_(False)
     refused = pytest.raises(InputError, match="expected parameters that require a gradient")
     with refused:
         take(True, case, frozen, x, y)
+    detached = deep_norm_net()
+    detached.register_forward_hook(lambda model, given, output: output.detach() + 0 * given[0].sum())
+    with pytest.raises(InputError, match="but it does not depend on any of them; is it detached"):
+        take(True, case, detached, x, y)
     shift = torch.zeros(3, 1, 1, dtype=torch.float64, requires_grad=True)
     clean = any(term.where is None for term in case.terms)
     with nullcontext() if clean else refused:

@@ -205,7 +205,7 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
         name = match[1].lstrip("-")
         if name in SEARCHED and arguments[0] in ("train", "tune", "compare"):
             return f'expected an option, but got {match[1]}, which is a number of the method: e.g. "rcad({name}=0.5)"'
-        near = difflib.get_close_matches(match[1], error.possibilities or (), n=1)
+        near = difflib.get_close_matches(match[1], error.possibilities or (), n=1, cutoff=0.75)
         return f"expected an option, but got {match[1]}" + (f"; did you mean {near[0]}?" if near else "")
     if match := re.match(r"No such command '(.*?)'", message):
         near = difflib.get_close_matches(match[1], error.ctx.command.commands, n=1)

@@ -185,7 +185,14 @@ class Training:
         if self.pretrained and self.weights not in (None, "pretrained"):
             raise InputError(f"expected --pretrained or --weights, but got both ({self.weights}); leave one out")
         weights = "pretrained" if self.pretrained else self.weights
-        return {"model.weights": weights, "train.batch_size": self.batch_size, "optim.lr": self.lr}
+        fields = {"model.weights": weights, "train.batch_size": self.batch_size, "optim.lr": self.lr}
+        for setting in self.setting or ():
+            if fields.get(key := setting.partition("=")[0].strip()) is not None:
+                option_name = f"--{key.partition('.')[2].replace('_', '-')}"
+                raise InputError(
+                    f"expected {option_name} or --set {key}, but got both ({fields[key]} and {setting}); leave one out"
+                )
+        return fields
 
     @property
     def entry(self) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def compare(
         else:
             comparison = work.go(progress)
     if dry_run:
-        _show_plan(plan, as_json)
+        _show_plan(plan, work.omissions, as_json)
         return
     if as_json:
         say_json({**comparison.record, "files": [str(file) for file in comparison.files]})
@@ -84,7 +84,7 @@ def compare(
     raise typer.Exit(int(comparison.diverged > 0))
 
 
-def _show_plan(plan: Mapping[str, Any], as_json: bool) -> None:
+def _show_plan(plan: Mapping[str, Any], omissions: Sequence[str], as_json: bool) -> None:
     """Print what a comparison would train."""
     if as_json:
         say_json(plan)
@@ -93,7 +93,7 @@ def _show_plan(plan: Mapping[str, Any], as_json: bool) -> None:
     sizes = ", ".join(f"{count:,} {name}" for name, count in plan["sizes"].items())
     splits = f"{plural(len(seeds), 'split')} (seeds {', '.join(map(str, seeds))})"
     say(f"{plan['data']}: {sizes} examples on each of {splits}; judged by {plan['metric']}")
-    say(f"one run: {plan['run']}\n")
+    say("\n".join([*omissions, f"one run: {plan['run']}\n"]))
     rows = []
     for method in methods:
         tuned = [words.partition("=")[0] for words in method["space"]]

@@ -27,7 +27,7 @@ from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
 from rcad.runs.words import duration, leading, mean_and_spread, said, seconds
 from rcad.train.place import ENGINES, Place, follows, world
-from rcad.train.progress import SILENT, show_progress
+from rcad.train.progress import SILENT, Calls, show_progress
 
 if TYPE_CHECKING:
     from rcad.train.scheduler import Outcome
@@ -137,7 +137,7 @@ def train(
 
 
 def _requested(file: Path | None, data: Mapping[str, Any], method: str | None, training: Training) -> RunConfig:
-    """The config that the options ask for: the file of --config or a recipe first, options over it, --set last."""
+    """The config that the options ask for: the file of --config or a recipe first, options and --set over it."""
     from rcad.runs.configure import configure, override
 
     settings = training.setting or []
@@ -246,9 +246,11 @@ def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) ->
     try:
         check_data([config for config in configs if config not in left], place, SILENT)
         if left:  # the first stands for the others
-            words, total = plan_of(left[0], place)
+            notes: list[str] = []
+            words, total = plan_of(left[0], place, Calls(SILENT.overall, SILENT.detail, notes.append))
             shares = _shares(place.devices, len(left))
             plans[left[0]] = f"# {words}, about {duration(total)} without evaluation{shares}\n"
+            plans[left[0]] += "".join(f"# {one_line(note)}\n" for note in notes)
     except (InputError, MissingExtraError) as error:
         refusal, plans = error, {}
     say("\n\n".join(f"# run {config_id(config)}\n{plans.get(config, '')}{_toml(config)}" for config in configs))

@@ -241,6 +241,11 @@ def _located(folder: Path, labels: str | None, data_dir: Path | None, file_colum
         raise InputError(f"expected a table of labels at {labels}, but there is none, nor in {folder}; check the path")
     images, names = next(_image_folders(folder), (None, {}))
     if images is None:
+        if any(is_image_name(path.name) for pattern in ("*/*", "*/*/*") for path in folder.glob(pattern)):
+            raise InputError(
+                f"expected images in {folder} itself, but they lie in folders there; if those are the classes, "
+                "--labels is not needed: leave it out"
+            )
         raise InputError(f"expected images in {folder}, but got none; name their folder (--images)")
     table = read_table(file)
     column = file_column or _file_column(table, names)

@@ -212,7 +212,10 @@ def numbers(table: Table, name: str, style: Style = "plain", largest: float = LA
             level = values.levels[by_level.index(None)]
             place, kind = table.where(values.row_of(level), name), "a date" if style in DATES else "a number"
             written = f", written as in training (like {EXAMPLES[style]})" if style in EXAMPLES else ""
-            raise InputError(f"expected {kind} in {place}{written}, but got {_short(level)!r}; correct it")
+            raise InputError(
+                f"expected {kind} in {place}{written}, but got {_short(level)!r}; correct it, or leave it empty "
+                "if it is missing"
+            )
         parsed = np.asarray([*by_level, np.nan], dtype=np.float64)[values.codes]
     with np.errstate(invalid="ignore"):
         large = np.flatnonzero(np.abs(parsed) > largest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -66,7 +67,8 @@ def load(
         raise InputError(f"expected a feature column beside {target!r} in {table.path}, but got none{hint}")
     omissions += filter(None, (table_encoder.row_numbers(table, code) for code in encoder.codes))
     if same := [code.name for code in encoder.codes if table_encoder.is_constant(table, code)]:
-        omissions.append(f"with the same value in every row, so of no use, but still an input: {list_names(same)}")
+        drop = shlex.quote(list_names(same))
+        omissions.append(f"the same value in every row, which tells nothing; leave it out with --drop {drop}")
     chosen, style, why = _choose_task(table, target, task)
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {code.name: code.style for code in encoder.codes} | ({target: style} if unit else {})

@@ -18,7 +18,7 @@ from rcad.errors import InputError
 from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Likelihood
 from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
-from rcad.loss.objective import NOTHING_TO_TRAIN, check_gradient, check_output, evaluate, perturbed
+from rcad.loss.objective import check_gradient, check_output, evaluate, nothing_to_train, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term
 
@@ -83,7 +83,7 @@ class BackwardStep:
         """One backward for all passes, which are in memory together; returns detached losses."""
         losses = evaluate(self.likelihood, plan, views, generator=self.generator)
         if not losses.total.requires_grad:
-            raise InputError(NOTHING_TO_TRAIN)
+            raise nothing_to_train(views[0].forward.model)
         self._run_backward(losses.total)
         self._passed()
         return losses._replace(total=losses.total.detach())
@@ -160,7 +160,7 @@ class BackwardStep:
         if share.requires_grad:
             self._run_backward(share)
         elif not learned:  # where x is learned in the clean pass, a frozen model is no mistake
-            raise InputError(NOTHING_TO_TRAIN)
+            raise nothing_to_train(view.forward.model)
         self.parts.update({name: value.detach() for name, value in values.items()})
         self.total = loss.detach() if self.total is None else self.total + loss.detach()
 

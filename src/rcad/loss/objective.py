@@ -178,7 +178,15 @@ def perturbed(
     return x_adv.detach().requires_grad_(True) if reentrant else x_adv
 
 
-NOTHING_TO_TRAIN = "expected parameters that require a gradient, but the model has none; unfreeze some of them"
+def nothing_to_train(model: object) -> InputError:
+    """Why a loss has no gradient: nothing in the model learns, or its output does not show it."""
+    if isinstance(model, nn.Module) and any(parameter.requires_grad for parameter in model.parameters()):
+        return InputError(
+            "expected an output that depends on the parameters that require a gradient, but it does not depend on any "
+            "of them; is it detached?"
+        )
+    return InputError("expected parameters that require a gradient, but the model has none; unfreeze some of them")
+
 
 _events: WeakKeyDictionary[nn.Module, set[str]] = WeakKeyDictionary()  # what was read or warned of already, by model
 

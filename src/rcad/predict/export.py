@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rcad.data.files import reason
+from rcad.data.files import read_bytes, reason
 from rcad.errors import InputError, need, one_of
 from rcad.loss.model_calls import logits_of
 from rcad.predict.predictor import Array, ImageInputs, Predictor, TableInputs, answer
@@ -23,6 +23,7 @@ from rcad.runs.files import replacing
 FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
 TOLERANCE = 1e-3  # how far outputs may be apart: in probability, or in deviations of the target
 EXTRA = "onnx"
+DESCRIPTION = "rcad.json"  # its name inside the file
 
 
 class Whole(nn.Module):
@@ -69,6 +70,8 @@ def export(predictor: Predictor, path: Path, to: str | None = None) -> float:
     suffixes = {FORMATS[to]: to} if to else {suffix: name for name, suffix in FORMATS.items()}
     if path.suffix not in suffixes:
         raise InputError(f"expected a file that ends in {' or '.join(suffixes)}, but got {path}; rename it")
+    if path.is_file() and (there := read_bytes(path)) and DESCRIPTION.encode() not in there:
+        raise InputError(f"expected a new file or an earlier export for --out, but {path} is another; name a new one")
     to = suffixes[path.suffix]
     x, expected = _example(predictor)
     whole, described = Whole(predictor).eval(), json.dumps(description(predictor))
@@ -122,7 +125,7 @@ def _program(whole: Whole, x: Tensor) -> Any:
 
 def _torch(whole: Whole, x: Tensor, described: str) -> tuple[bytes, Array]:
     buffer = io.BytesIO()
-    torch.export.save(_program(whole, x), buffer, extra_files={"rcad.json": described})
+    torch.export.save(_program(whole, x), buffer, extra_files={DESCRIPTION: described})
     run = torch.export.load(io.BytesIO(buffer.getvalue())).module()
     return buffer.getvalue(), np.concatenate([run(x[:1]).detach().numpy(), run(x[1:]).detach().numpy()])
 
@@ -133,7 +136,7 @@ def _onnx(whole: Whole, x: Tensor, described: str) -> tuple[bytes, Array]:
     runtime = need("onnxruntime", "onnxruntime", EXTRA)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells of each package it does without
     program: Any = torch.onnx.export(_program(whole, x), input_names=["x"], output_names=["y"], verbose=False)
-    program.model.metadata_props["rcad.json"] = described
+    program.model.metadata_props[DESCRIPTION] = described
     content = program.model_proto.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
     return content, np.concatenate([session.run(None, {"x": rows.numpy()})[0] for rows in (x[:1], x[1:])])

@@ -17,7 +17,7 @@ from signal import SIGINT
 from typing import Any
 
 from rcad.errors import InputError, command, fitting, is_number, one_of, shaped, whole
-from rcad.loss.method_rows import method_text, named_method, sources
+from rcad.loss.method_rows import has_own, method_text, named_method, sources
 from rcad.loss.methods import method_defaults
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
@@ -314,6 +314,11 @@ class Work:
     def _next(self, cells: Cells, question: Mapping[str, Any]) -> dict[str, str]:
         """What to do with the answer, and the command for it."""
         needed, outcome, n = question["seeds_needed"], question["outcome"], len(self.seeds)
+        for name, rows, role in self.contestants:
+            if role != "control" and not any(run["test"] for run in cells[name]["seeds"].values()):
+                remedy = "check its term, or lower --lr" if has_own(rows) else "lower --lr"
+                lower = float(f"{self.splits[self.seeds[0]][0].optim.lr / 10:.4g}")
+                return self._again(f"Every run of {name} diverged; {remedy}", "--lr", lower)
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if self.budget == 1 and any(self.spaces.values()):
@@ -329,10 +334,13 @@ class Work:
         }[outcome]
         return {"why": why, "command": self._train_line(name, cells[name])}
 
-    def _again(self, why: str, option: str, value: int) -> dict[str, str]:
+    def _again(self, why: str, option: str, value: float) -> dict[str, str]:
         """The same command with another value of one option, into a folder of its own; runs that are kept are used."""
         kept = [] if self.stacked or self.out is None else ["--runs", str(self.place.store.path)]
         words = [*self.words, *kept]
+        if option not in words:  # --lr, which is kept as a setting
+            before = {place for place, word in enumerate(words) if word.startswith("optim.lr=")}
+            words = [word for place, word in enumerate(words) if not {place, place + 1} & before] + [option, ""]
         words[words.index(option) + 1] = str(value)
         out = f"{(self.out or Path('rcad-compare')).name}{option.removeprefix('-')}-{value}"
         return {"why": why, "command": command(*words, "--out", out)}

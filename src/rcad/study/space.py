@@ -17,9 +17,10 @@ import re
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal, NamedTuple, get_args
 
-from rcad.errors import InputError, need, one_of
+from rcad.errors import InputError, did_you_mean, need, one_of
 from rcad.loss.method_rows import OWN, Defaults, MethodRow, method_rows, parse_value
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import override
@@ -253,13 +254,25 @@ def default_space(config: RunConfig, *, images: bool, fixed: Collection[str] = (
     texts = [] if WEIGHT_DECAY in fixed else [f"{WEIGHT_DECAY}={WEIGHT_DECAYS[config.optim.name]}"]
     for name, values in parts:
         own = SEARCHES.get(name, NOTHING).space
-        if name in OWN and len(parts) == 1:  # what the user's function has as its attribute
-            own = getattr(OWN[name], "space", "")
+        if name in OWN and len(parts) == 1:
+            own = _said_by(name)
         if images:
             own = own.replace(ALPHA, FAR_ALPHA).replace(LAM, FAR_LAM)
         free = [parameter for parameter in (parse_space(own) if own else ()) if parameter.key not in dict(values)]
         texts += [str(parameter) if len(parts) == 1 else f"{name}.{parameter}" for parameter in free]
     return parse_space(", ".join(texts)) if texts else ()
+
+
+def _said_by(name: str) -> str:
+    """What the user's function has as its attribute."""
+    text = getattr(OWN[name], "space", "")
+    if not isinstance(text, str):
+        raise InputError(
+            f"expected {name}.space to be text such as 'lam=log(0.1, 1)', but got a {type(text).__name__}; write text"
+        )
+    if text:
+        check_space(parse_space(text), method_rows([(name, ())]), {name: signature(OWN[name]).parameters}, "its space")
+    return text
 
 
 def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[MethodRow, ...]:
@@ -272,7 +285,7 @@ def started(rows: tuple[MethodRow, ...], *, labels: bool, table: bool) -> tuple[
     return method_rows(full)
 
 
-def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) -> None:
+def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults, where: str = "--space") -> None:
     """Every key is a field of a config or a parameter of one of the rows; none changes what trials are judged by."""
     names = [name for name, _ in rows]
     for key in (parameter.key for parameter in space):
@@ -286,8 +299,8 @@ def check_space(space: Space, rows: tuple[MethodRow, ...], methods: Defaults) ->
             continue
         options = [f"{row}.{name}" if len(names) > 1 else name for row in names for name in methods.get(row, {})]
         raise InputError(
-            f"expected a parameter of {' + '.join(names)} ({', '.join(options) or 'it has none'}) or a field such as "
-            f"optim.weight_decay in --space, but got {key!r}"
+            f"expected a parameter of {' + '.join(names)} or a field such as optim.weight_decay in {where}, but got "
+            f"{key!r}{did_you_mean(key, options)}"
         )
 
 

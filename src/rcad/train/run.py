@@ -356,10 +356,10 @@ def low_alpha(method: Method, problem: Problem) -> list[str]:
     return far_below(moves, as_unit_float(x[rows]), y[rows], problem.likelihood)
 
 
-def plan_of(config: RunConfig, place: Place) -> tuple[str, float]:
+def plan_of(config: RunConfig, place: Place, progress: Progress = SILENT) -> tuple[str, float]:
     """`run_words` before anything is trained, and about how many seconds it takes; raises if the run cannot begin."""
     device, _ = _resolve(place, config)
-    problem = prepare(config, Reader(place)(config.data), device)
+    problem = prepare(config, Reader(place)(config.data, progress), device)
     check_same_data(place.store, config, problem)
     method, model = method_of(config, problem), model_of(config, problem).to(device)
     (x, y), size = problem.train, config.train.batch_size
