@@ -64,16 +64,6 @@ def test_the_whole_of_it(done: Cli, cli: Cli, runs: Path) -> None:
     assert {path: path.read_bytes() for path in evaluations(runs)} == before
 
 
-def test_a_page_of_other_runs_is_not_replaced(done: Cli, refused: Refused, runs: Path) -> None:
-    first, second = run_id("erm", 0), run_id("rcad", 0)
-    words = ("--suite", "calibration", "--limit", "4", "--quiet")
-    done("evaluate", first, *words)
-    done("evaluate", first, second, *words)
-    says = f"expected the runs that {PAGE} shows, but {first} is not among them; add it, or pass another --out"
-    refused("evaluate", second, *words, says=says)
-    done("evaluate", second, *words, "--out", "other")
-
-
 def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
     bare, cut, torn = run_id("rcad", 1), run_id("rcad", 0), run_id("erm", 1)
     (runs / bare / "model.safetensors").unlink()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError, expanded, fitting, shaped
+from rcad.errors import InputError, MissingExtraError, expanded, fitting
 from rcad.evaluate.corruptions import CorruptionScores, mce
 from rcad.evaluate.saved_run.loading import RunLoader, finished
 from rcad.evaluate.saved_run.page import document
@@ -127,7 +127,7 @@ def evaluate_run(
     folder = None if out is None else report_folder(out)
     if folder is not None:  # before anything is measured: packages, nobody else's page, a place to write to
         check_packages()
-        _refuse_others(folder, {*chosen, *left_out})
+        earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=EVALUATION.name)
         check_folder(folder)
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
@@ -140,19 +140,6 @@ def evaluate_run(
         result = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
         document(result.record, brief=True)
         return result if folder is None else result.save(folder)
-
-
-def _refuse_others(folder: Path, chosen: Collection[str]) -> None:
-    """Refuse a folder whose page shows a run that is not among these: nothing else has that page."""
-    before = earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=EVALUATION.name)
-    if before is None:
-        return
-    groups = shaped(f"the report in {folder}", before, {"groups": [{"runs": [str]}]})["groups"]
-    if lost := [run for group in groups for run in group["runs"] if run not in chosen]:
-        raise InputError(
-            f"expected the runs that {folder / EvaluationReport.NAMES[0]} shows, but {lost[0]} is not among them; add "
-            "it, or pass another --out"
-        )
 
 
 def _chosen(store: Store, names: Sequence[str], leave_out: OnError) -> list[str]:
