@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
@@ -76,39 +74,44 @@ def tuned(root: Path) -> str:
     columns = {
         "500 images": {row: tuned_place(every, row, N500) for row in NAMES},
         "2,000 images": {row: tuned_place(every, row, N2000) for row in NAMES},
-        "500 images, small CNN without BatchNorm": {row: every["cnn"].place(row, N500) for row in NAMES},
+        "500, small CNN": {row: every["cnn"].place(row, N500) for row in NAMES},
+        "2,000, small CNN": {row: every["cnn"].place(row, N2000) for row in NAMES},
     }
-    usual = [_cells(every["paper"].places[ERM, column], None) for column in (N500, N2000)]
-    return _table(columns, [["ERM, the paper's weight decay", *chain(*usual), "-", "-"]], ", tuned")
+    usual = [every["paper"].places[ERM, column] for column in (N500, N2000)]
+    return _tables(columns, {"ERM, the paper's weight decay": [*usual, None, None]}, ", tuned")
 
 
 def paper_settings(root: Path) -> str:
     """Every method with the paper's hyperparameters, against ERM."""
     every = studies(root)
-    return _table(
+    return _tables(
         {
             f"{column[2:]} images": {
                 row: every["paper" if row in every["paper"].rows else "gains"].place(row, column) for row in NAMES
             }
-            for column in (N500, "n=1,000", N2000, "n=5,000")
+            for column in (N500, "n=1,000", N2000, "n=5,000", "n=10,000")
         }
     )
 
 
-def _table(columns: dict[str, dict[str, Place | None]], rows: Sequence[list[str]] = (), of_erm: str = "") -> str:
-    """After `rows`, ERM's own numbers, then the changes; `of_erm` is added to its name."""
-    header = ["", *(f"{name}: {measure.name}" for name in columns for measure in MEASURES.values())]
-    rows = [*rows]
-    for row, name in NAMES.items():
-        cells = [*chain(*(_cells(places[row], places[ERM]) for places in columns.values()))]
-        if {*cells} != {"-"}:
-            rows.append([name + (of_erm if row == ERM else ""), *cells])
-    return table(header, rows, numbers=True)
+def _tables(
+    columns: dict[str, dict[str, Place | None]], first: dict[str, list[Place | None]] | None = None, of_erm: str = ""
+) -> str:
+    """One table a metric: the numbers of `first` and of ERM, then the changes; `of_erm` is added to ERM's name."""
+    tables = []
+    for metric, measure in MEASURES.items():
+        rows = [[name, *(_cell(place, None, metric) for place in places)] for name, places in (first or {}).items()]
+        for row, name in NAMES.items():
+            cells = [_cell(places[row], places[ERM], metric) for places in columns.values()]
+            if {*cells} != {"-"}:
+                rows.append([name + (of_erm if row == ERM else ""), *cells])
+        tables.append(table([f"**{measure.name}**", *columns], rows, numbers=True))
+    return "\n\n".join(tables)
 
 
-def _cells(place: Place | None, base: Place | None) -> list[str]:
+def _cell(place: Place | None, base: Place | None, metric: str) -> str:
     if place is None or not place.runs:
-        return ["-", "-"]
+        return "-"
     if base is None or place is base:
-        return [mean_text(place, metric) + ("%" if metric == "accuracy" else "") for metric in MEASURES]
-    return [change_text(place, base, metric) for metric in MEASURES]
+        return mean_text(place, metric) + ("%" if metric == "accuracy" else "")
+    return change_text(place, base, metric)
