@@ -78,6 +78,16 @@ def test_published_numbers_far_from_ours_are_inside_the_picture() -> None:
     assert low < 3.0 < 14.8 < high
 
 
+def test_wide_intervals_of_few_seeds_are_inside_the_picture() -> None:
+    runs = [Run(seed, {"accuracy": value}) for seed, value in enumerate((35.0, 36.0, 38.5))]
+    drawn = dots(
+        Study("T4", rows=["ERM"], columns=["n=500"], places={("ERM", "n=500"): Place("ERM", "n=500", None, runs)})
+    )
+    low, high = drawn.drawing.axes[0].get_xlim()
+    interval = stats.t(2, np.mean([35.0, 36.0, 38.5]), stats.sem([35.0, 36.0, 38.5])).interval(0.95)
+    assert low < interval[0] < interval[1] < high
+
+
 ROOT = Path(__file__).parents[3]
 F4 = Study.read(ROOT / "results/F4/F4.json")
 

@@ -94,8 +94,10 @@ def _panels(
 
 
 def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], origin: float | None) -> None:
-    published = [line.printed for line in rows.values() if line is not None and line.printed is not None]
-    near = [*(value for line in rows.values() if line is not None for value in line.values), *published]
+    lines = [line for line in rows.values() if line is not None]
+    published = [line.printed for line in lines if line.printed is not None]
+    ends = [end for line in lines if line.mean for end in (line.mean.low, line.mean.high) if end is not None]
+    near = [*(value for line in lines for value in line.values), *ends, *published]
     low, high = drawing.limits(near, around=study.ceiling.get(column) if origin is None else origin)
     margin = 0.06 * (high - low)
     bounds = min([low, *(value - margin for value in published)]), max([high, *(value + margin for value in published)])
@@ -116,7 +118,7 @@ def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], 
         if line.printed is not None:
             style = {"fmt": "D", "color": PAPER, "ms": 4.5, "mfc": "none", "mew": 1.3, "lw": 1, "zorder": 2}
             ax.errorbar(line.printed, place + 0.3, xerr=line.half, **style)
-        drawing.beyond(ax, line.values, place, bounds)
+        drawing.beyond(ax, line.values, place + 0.3, bounds)
     if origin is not None:
         ax.axvline(origin, color=BLACK, lw=0.8, zorder=1)
     elif column in study.ceiling:
