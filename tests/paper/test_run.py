@@ -187,6 +187,9 @@ def test_bf16_needs_a_gpu_only_to_train(
     # With every run there, a page can be made anywhere, and says how they were trained.
     planned = plan_of(wanted)
     monkeypatch.setattr(running, "plan_of", lambda order: replace(planned, order=order))
+    small = replace(half, model="small_cnn")
+    make(small)
+    assert "The published numbers are those of ResNet-18" in small.record.with_suffix(".md").read_text()
     make(half)
     record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
     assert record["settings"]["precision"] == "bf16"

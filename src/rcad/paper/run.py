@@ -54,6 +54,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
     """The suite's record; cells whose runs are not there have fewer of them."""
     suite, scale, precision = planned.suite, planned.order.scale, planned.order.precision
     target = TARGETS[suite.name]
+    closing = NOTES.get(planned.order.model or ""), NOTES.get(precision)
     runs, unevaluated, trained_with = _runs(planned, shelf, on_progress)
     networks: dict[str, dict[str, None]] = {}
     for run in planned.runs:
@@ -71,7 +72,7 @@ def collect(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> Study:
         metrics={column.name: column.metric for column in suite.columns},
         places=_places(planned, runs),
         rule=IMAGE_RULE,
-        notes=[note for note in (NOTES.get(scale), *target.notes, *unevaluated, NOTES.get(precision)) if note],
+        notes=[note for note in (NOTES.get(scale), *target.notes, *unevaluated, *closing) if note],
         not_run=_not_run(planned, shelf, runs),
         versions={**versions(("rcad", "torch", "numpy", "scipy")), **trained_with},
         seconds=round(sum(run.seconds or 0.0 for run in runs.values()), 1),
