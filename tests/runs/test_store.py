@@ -148,6 +148,16 @@ def test_open_says_where_there_is_nothing(tmp_path):
         Store.open(tmp_path / "file")
 
 
+def test_the_folder_of_a_table_stands_for_the_runs_inside_it(tmp_path):
+    inside = Store.open(tmp_path / "T4" / "runs")
+    inside.write(make_record())
+    assert Store.open(tmp_path / "T4", create=False).records() == [make_record()]
+    assert Store.open(tmp_path / "T4").path == tmp_path / "T4"
+    beside = Store(tmp_path / "T4")
+    beside.write(make_record(seed=1))
+    assert Store.open(tmp_path / "T4", create=False).records() == [make_record(seed=1)]
+
+
 def test_a_failure_while_claiming_frees_the_run(store, monkeypatch):
     def fail(*_):
         raise InputError("the disk is full")

@@ -43,7 +43,10 @@ class Store:
 
     @staticmethod
     def open(path: str | Path, *, create: bool = True, packs: Iterable[Path] = ()) -> Store:
-        """The store in a folder, made or else required to be there, rid of what killed processes left half-written."""
+        """The store in a folder, made or else required to be there, rid of what killed processes left half-written.
+
+        Where there must be one, its runs may also lie in the folder `runs` inside, as those of a table or a study do.
+        """
         store = Store(Path(path), tuple(packs))
         if is_pack(store.path) and store.path.is_file():
             return store
@@ -56,6 +59,8 @@ class Store:
                 "it is a file; name a folder" if store.path.exists() else "there is none; train first, or name another"
             )
             raise InputError(f"expected a folder of runs at {str(path)!r}, but {got}")
+        elif (inside := store.path / "runs").is_dir() and not store.ids():
+            store = replace(store, path=inside)
         store._clean()
         return store
 
