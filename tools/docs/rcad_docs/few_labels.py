@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
 from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report.few_labels import change, mean_text
+from rcad.paper.report.few_labels import CHANCE, change, mean_text
 from rcad.paper.report.few_labels import in_short as short_table
-from rcad.paper.report.tables import MEASURES
+from rcad.paper.report.tables import MEASURES, mean_of
 from rcad.report import markdown
 from rcad.study.statistics import Paired
 from rcad_docs import table
@@ -114,4 +114,5 @@ def _cell(place: Place | None, base: Place | None, metric: str) -> str:
         return "-"
     if base is None or place is base:
         return mean_text(place, metric) + ("%" if metric == "accuracy" else "")
-    return change_text(place, base, metric)
+    text = change_text(place, base, metric)
+    return f"{text.strip('*')} (guesses)" if mean_of(place.values(f"{LAST}accuracy")).mean < CHANCE else text
