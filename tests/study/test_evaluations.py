@@ -18,6 +18,7 @@ from rcad.runs.files import unsealed
 from rcad.runs.store import Store
 from rcad.study.evaluations import summary
 from rcad.study.statistics import paired
+from rcad.train.task import as_asked, measured_alpha
 from trained import DIGITS, run_id
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -127,6 +128,28 @@ def test_names_tell_groups_apart(outcomes: dict[str, Outcome], loader: RunLoader
     longer = replace(one.record, config=replace(config, train=replace(config.train, epochs=7)), id="")
     found = summary([one, replace(one, record=longer)], ("calibration",), QUICK, 1.0)
     assert {group["name"] for group in found["groups"]} == {f"erm ({one.record.id[:8]})", f"erm ({longer.id[:8]})"}
+
+
+def test_alphas_measured_on_each_split_are_one_method(outcomes: dict[str, Outcome], loader: RunLoader) -> None:
+    """As `rcad compare` writes them: a number for each split, with four digits."""
+    written = []
+    for seed in (0, 1):
+        outcome = outcomes[run_id("rcad", seed)]
+        config, problem = outcome.record.config, loader.load(outcome.record.id).problem
+        rows = (("rcad", (("alpha", float(f"{measured_alpha(problem):.4g}")), ("lam", 0.1))),)
+        compared = replace(config, method=rows)
+        other = replace(config, method=(("rcad", (("alpha", 2 * rows[0][1][0][1]), ("lam", 0.1))),))
+        assert as_asked(other, problem) == other
+        record = replace(outcome.record, config=compared, id="")
+        written.append(replace(outcome, record=record, asked=as_asked(compared, problem)))
+    assert written[0].record.config.method != written[1].record.config.method
+    erm = [outcomes[run_id("erm", seed)] for seed in (0, 1)]
+    _, rcad = summary([*written, *erm], ("calibration",), QUICK, 1.0)["groups"]
+    assert (rcad["name"], rcad["seeds"], rcad["comparison"]["seeds"]) == ("rcad", [0, 1], [0, 1])
+    # Beside a run that measured its own alpha, of the same seed, they stay what they are.
+    own = replace(written[0], record=replace(written[0].record, config=written[0].asked, id=""))
+    groups = summary([*written, own], ("calibration",), QUICK, 1.0)["groups"]
+    assert sorted(len(group["seeds"]) for group in groups) == [1, 1, 1]
 
 
 def test_the_python_entry(runs: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -168,13 +169,14 @@ def summary(
     left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Plain data: the groups, their numbers over seeds, their differences to ERM, every record, what is left out."""
+    outcomes = _apart(outcomes)
     members: dict[str, list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.record.config.seed):
-        members.setdefault(_kind(outcome.record.config), []).append(outcome)
-    first = {kind: group[0].record for kind, group in members.items()}
+        members.setdefault(_kind(_asked(outcome)), []).append(outcome)
+    first = {kind: group[0] for kind, group in members.items()}
     # In the order in which the runs were named, ERM before all.
-    order = dict.fromkeys(_kind(outcome.record.config) for outcome in outcomes)
-    kinds = sorted(order, key=lambda kind: first[kind].config != erm_config(first[kind].config))
+    order = dict.fromkeys(_kind(_asked(outcome)) for outcome in outcomes)
+    kinds = sorted(order, key=lambda kind: first[kind].record.config != erm_config(first[kind].record.config))
     names = dict(zip(kinds, _names([first[kind] for kind in kinds]), strict=True))
     record = EVALUATION.stamp(
         {
@@ -193,12 +195,24 @@ def _kind(config: RunConfig) -> str:
     return config_id(replace(config, seed=0))
 
 
-def _names(records: Sequence[RunRecord]) -> list[str]:
+def _asked(outcome: Outcome) -> RunConfig:
+    return outcome.asked or outcome.record.config
+
+
+def _apart(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """With what each run says itself where two of one seed were asked for alike: a group has a seed once."""
+    count = Counter(config_id(_asked(outcome)) for outcome in outcomes)
+    twice = {_kind(_asked(outcome)) for outcome in outcomes if count[config_id(_asked(outcome))] > 1}
+    return [replace(outcome, asked=None) if _kind(_asked(outcome)) in twice else outcome for outcome in outcomes]
+
+
+def _names(outcomes: Sequence[Outcome]) -> list[str]:
     """The method's, with the data where there are several, and with an id where that is not enough."""
-    several = len({record.config.data.name for record in records}) > 1
-    names = [label(r.config.method) + (f" on {r.config.data.name}" if several else "") for r in records]
+    configs = [_asked(outcome) for outcome in outcomes]
+    several = len({config.data.name for config in configs}) > 1
+    names = [label(config.method) + (f" on {config.data.name}" if several else "") for config in configs]
     again = {name for name in names if names.count(name) > 1}
-    return [f"{n} ({r.id[:8]})" if n in again else n for n, r in zip(names, records, strict=True)]
+    return [f"{n} ({o.record.id[:8]})" if n in again else n for n, o in zip(names, outcomes, strict=True)]
 
 
 def _group(kind: str, members: Mapping[str, Sequence[Outcome]], names: Mapping[str, str]) -> dict[str, Any]:

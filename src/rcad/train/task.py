@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from rcad.data.dataset import Dataset, Split, Splits, index_hash, parse_spec, resolve
 from rcad.data.registry import load
 from rcad.data.scaling import Standardizer, TargetScaler
-from rcad.errors import InputError
+from rcad.errors import InputError, is_number
 from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO as AUTO
-from rcad.loss.method_rows import MethodRow, rows_to_plain
+from rcad.loss.method_rows import CHANGED, MethodRow, rows_to_plain
 from rcad.loss.methods import Method, compose, gaussian
 from rcad.loss.model_calls import evaluating, logits_of
 from rcad.loss.predictions import BINS, Labelled, label_scores, top_label_error, value_scores
@@ -50,6 +50,7 @@ FEW_IMAGES, FEW_SIDE = 5_000, 32
 """It is too for so few training images of this size; for more and larger ones it is ResNet-18."""
 BUILT = {"SmallCNN": "small_cnn", "MLP": "mlp", "ResNet": "resnet18"}
 """What a record says of the networks that "auto" chooses among."""
+SAME_ALPHA = 1e-3  # a measured alpha is written with four digits
 LARGEST_UNCAPPED = 0.9  # from this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it
 
 
@@ -204,13 +205,7 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
 
     def measure() -> float:
-        x, y = problem.train
-        if isinstance(x, Streamed):
-            sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
-            x, y = x[sample], y[sample.to(y.device)]
-        if not problem.classes:
-            return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
-        return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
+        return round(measured_alpha(problem), 4)
 
     rows = [resolve_auto(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
     method = match_targets(Method.from_dict({"methods": rows}), problem.classes)
@@ -226,6 +221,35 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
             )
         check_table(method)
     return method
+
+
+def measured_alpha(problem: Problem) -> float:
+    """What alpha="auto" means on these training examples, before it is rounded."""
+    x, y = problem.train
+    if isinstance(x, Streamed):
+        sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
+        x, y = x[sample], y[sample.to(y.device)]
+    if not problem.classes:
+        return among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP
+    return suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0))
+
+
+def as_asked(config: RunConfig, problem: Problem) -> RunConfig:
+    """The config with "auto" for an alpha that was measured on these examples, as `rcad compare` writes it, and for lam
+    beside it where that is the default: runs over several splits are then one method."""
+    rows = []
+    for name, values in config.method:
+        own = dict(values)
+        if (
+            name in MEASURABLE
+            and is_number(own.get("alpha"))
+            and math.isclose(own["alpha"], measured_alpha(problem), rel_tol=SAME_ALPHA)
+        ):
+            own["alpha"] = AUTO
+            if own.get("lam") == weight_for(AUTO, real=not problem.classes) and (name, "lam") in CHANGED:
+                own["lam"] = AUTO
+        rows.append((name, tuple(sorted(own.items()))))
+    return replace(config, method=tuple(rows))
 
 
 def resolve_auto(row: dict[str, Any], labels: bool, measure: Callable[[], float]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from rcad.runs.record import RunRecord, commit, utc_now, versions
 from rcad.runs.store import Store
 from rcad.train.machine import device_words, suitable_threads
 from rcad.train.progress import SILENT, Progress
+from rcad.train.task import as_asked
 
 AUGMENTATION, TWO_VIEWS = "data_augmentation", "two_views"
 OnError = Callable[[str, InputError], None]
@@ -35,11 +36,15 @@ OnError = Callable[[str, InputError], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was found about one run, by suite; `refused` says in a sentence why a suite makes no sense for it."""
+    """What was found about one run, by suite; `refused` says in a sentence why a suite makes no sense for it.
+
+    `asked` is its config as it was asked for, with "auto" for what was measured; None where its data were not read.
+    """
 
     record: RunRecord
     evaluations: dict[str, Evaluation]
     refused: dict[str, str]
+    asked: RunConfig | None = None
 
 
 def evaluate(
@@ -61,7 +66,7 @@ def evaluate(
         return _from_pack(loader.store, record, suites, settings)
     saved = loader.load(record.id)
     twin = erm_twin(loader.store, record) if "attacks" in suites and settings.masking else None
-    outcome = Outcome(record, {}, {})
+    outcome = Outcome(record, {}, {}, as_asked(record.config, saved.problem))
     with suitable_threads(saved.problem.test[0]):
         for suite in suites:
             path = loader.store.folder(record.id) / FOLDER / settings.file(suite)
