@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
+from rcad.loss.method_rows import without_defaults
+from rcad.loss.methods import method_defaults
 from rcad.runs.config import SECTIONS, OptimConfig, RunConfig
 from rcad.runs.configure import configure, default_recipe, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
-from rcad.runs.recipes import RECIPES
+from rcad.runs.recipes import RECIPES, papers_own
 from rcad.train.one_gpu import can_join, can_share
 from runs.conftest import CONFIG
 
@@ -283,7 +285,15 @@ def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not():
     assert values("paper-2k") == {"alpha": 1.0, "lam": 0.1}
     assert values("paper") == {"alpha": 0.5, "lam": 0.02}
     assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
-    assert values(None) == values("small") == {"alpha": "auto", "lam": "auto"}
+    assert values(None) == values("small") == values("few-labels") == {"alpha": "auto", "lam": "auto"}
+
+
+def test_the_papers_values_are_told_as_such():
+    def told(recipe, method="rcad"):
+        return papers_own(without_defaults(RECIPES[recipe].rows([(method, {})]), method_defaults()))
+
+    assert told("paper") == told("paper-2k") == told("paper", "rcad_random") == " (the paper's alpha and lam)"
+    assert told("small") == told("few-labels") == told("paper", "erm") == ""
 
 
 def test_the_protocol_follows_the_data():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rcad.errors import Value
-from rcad.loss.method_rows import MethodRow, method_rows, spelled
+from rcad.loss.method_rows import MethodRow, as_recorded, method_rows, spelled
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 
 CROP_AND_FLIP: MethodRow = ("data_augmentation", ())
@@ -115,6 +115,7 @@ RECIPES: Mapping[str, Recipe] = {
         optim=replace(PAPER.optim, weight_decay=0.0022),
         train=replace(PAPER.train, batch_size=32, selection="last"),
         data={"validation": 0.0},
+        values={},
         method="two_views",
     ),
     "small": Recipe(
@@ -125,3 +126,10 @@ RECIPES: Mapping[str, Recipe] = {
     ),
 }
 """Named protocols; the engine chooses one where none is named."""
+
+
+def papers_own(rows: Iterable[MethodRow]) -> str:
+    """For a line about a run: whose alpha and lam these are, where they are those that a recipe has from the paper."""
+    of_paper = [values for recipe in RECIPES.values() for values in recipe.values.values()]
+    own = [{key: dict(values).get(key) for key in ("alpha", "lam")} for _, values in as_recorded(rows)]
+    return " (the paper's alpha and lam)" if any(values in of_paper for values in own) else ""

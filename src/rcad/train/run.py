@@ -23,6 +23,7 @@ from rcad.loss.suggest_alpha import STEPS, far_below
 from rcad.runs.config import RunConfig
 from rcad.runs.files import DamagedError, append_log, read_log, set_aside, write_log
 from rcad.runs.plain import config_id
+from rcad.runs.recipes import papers_own
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
 from rcad.runs.words import plural
@@ -339,7 +340,8 @@ def network_words(model: nn.Module) -> str:
 
 def run_words(model: nn.Module, method: Method, device: torch.device, config: RunConfig, examples: int) -> str:
     """A run in one line, with the numbers that "auto" stands for."""
-    rows = label(without_defaults(method_rows(method.recipe), method_defaults())) or method.name
+    recorded = without_defaults(method_rows(method.recipe), method_defaults())
+    rows = (label(recorded) or method.name) + papers_own(recorded)
     steps = math.ceil(examples / config.train.batch_size)
     words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
     start = f", weights: {config.model.weights}" if config.model.weights else ""
