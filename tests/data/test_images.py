@@ -181,6 +181,31 @@ def test_an_index_beside_the_names_is_no_name(kaggle):
     assert load(kaggle(",breed\n2.png,dog\n0,cat\n1,dog\n", names=names)).train.y.tolist() == [1, 0, 1]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_column_of_scores_may_be_the_target(kaggle, stream):
+    root = kaggle("file,score\nb.png,0.5\na.png,-2\nc.png,0.25\n")
+    with fails_in_one_line(match=r"got 3 values in 3 rows; give another target, or pass .* \(--task regression\)$"):
+        load(root, stream=stream)
+    for _ in range(2):  # decoded, and from the cache
+        dataset = load(root, stream=stream, task="regression")
+        assert (dataset.task, dataset.classes, dataset.train.y.tolist()) == ("regression", (), [0.5, -2, 0.25])
+        assert dataset.note.startswith("3 images with 3 target values from images, labels in train.csv")
+    (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,high\nc.png,2\n")
+    with fails_in_one_line(match="'high'"):
+        load(root, stream=stream, task="regression")
+    (root / "train.csv").write_text("file,score\nb.png,0.5\nb.png,0.5\na.png,1\na.png,2\nc.png,1\n")
+    with fails_in_one_line(match="one label for the image 'a.png' .* it is '1' in line 4 and '2' in line 5"):
+        load(root, stream=stream, task="regression")
+
+
+def test_images_that_the_table_does_not_list_are_counted(kaggle):
+    root = kaggle(names=("a.png", "b.png", "c.png", "d.png", "e.png"))
+    for sentence in load(root).omissions[-1], load(root).note.rpartition("; ")[2]:
+        assert sentence == "2 of 5 images not read: train.csv does not list them"
+    (root / "images" / "d.png").unlink()
+    assert load(root).omissions[-1].startswith("1 of 4 images not read"), "the cache must not remember"
+
+
 def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
     root = kaggle(TABLE.replace(".png", ""), names=("a.png", "a.bmp", "b.png", "c.png"))
     with fails_in_one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):
@@ -204,7 +229,7 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
 def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch):
     root = kaggle(TABLE + "b.png,dog\nb,dog\n")
     with monkeypatch.context() as patched:  # what an earlier version left in the cache
-        patched.setattr(image_folders, "_listed_once", lambda table, target, names, skip_bad: ([*range(5)], 0, 0))
+        patched.setattr(image_folders, "_listed_once", lambda table, target, task, names, skip_bad: ([*range(5)], 0, 0))
         assert len(load(root, stream=stream).train) == 5
     dataset = load(root, stream=stream)
     assert (len(dataset.train.x), dataset.train.y.tolist()) == (3, [1, 0, 1])

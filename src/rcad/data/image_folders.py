@@ -10,16 +10,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from rcad.data.dataset import Dataset, check_several
+from rcad.data.dataset import Dataset, Split, check_several
 from rcad.data.decoding import ImageFiles, ImageSet, Reading, is_image_name
 from rcad.data.streams import Stream, read_images
 from rcad.data.table_files import UNNAMED, Table, list_names, read_table
-from rcad.data.tables import check_column, class_labels, with_targets
-from rcad.errors import InputError, expanded
+from rcad.data.tables import AnyTask, check_column, image_labels, with_targets
+from rcad.errors import InputError, expanded, one_of
 
 MOST_OTHERS = 100_000
 """A class folder with more files than this that are no images, and fewer that are, is none: "/" must not take hours."""
@@ -149,6 +149,7 @@ def load_labelled(
     labels: str | None = None,
     file_column: str | None = None,
     label_column: str | None = None,
+    task: AnyTask = "auto",
     **reading: Any,
 ) -> Dataset:
     """Images of one folder, labelled by a table; in the order of the table.
@@ -158,7 +159,9 @@ def load_labelled(
         labels: the table: a path, or a name in that folder or below `data_dir`; by default found.
         file_column: the column of file names, with or without suffix; by default found.
         label_column: the column of classes; by default the only other one, or one called label, class, ...
+        task: "regression" takes the column's numbers as targets; else they are classes.
     """
+    one_of("task", task, get_args(AnyTask))
     how = Reading(**reading)
     images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)
     check_column(table, column, "file_column")
@@ -175,10 +178,11 @@ def load_labelled(
         )
     table = table.take(np.flatnonzero([name is not None for name in chosen]))
     present = [name for name in chosen if name is not None]
-    first, contradictory, repeated = _listed_once(table, target, present, how.skip_bad)
+    first, contradictory, repeated = _listed_once(table, target, task, present, how.skip_bad)
     if len(first) < len(present):
         table, present = table.take(np.asarray(first)), [present[row] for row in first]
-    y, classes = class_labels(table, target)
+    y, levels, values = image_labels(table, target, task)
+    classes = levels if values is None else ()
     counts = (
         (unlabelled, "row", "without a label skipped"),
         (len(missing), "row", "without an image skipped"),
@@ -187,16 +191,26 @@ def load_labelled(
     )
     skipped = tuple(f"{count} {noun}{'s' if count > 1 else ''} {how_so}" for count, noun, how_so in counts if count)
     top = Path(os.path.commonpath([images.absolute(), table.path.parent.absolute()]))
-    note = f"{len(present):,} images in {len(classes)} classes from {images.name}, labels in {table.path.name}"
+    kind = f"in {len(classes)} classes" if values is None else f"with {len(levels)} target values"
+    note = f"{len(present):,} images {kind} from {images.name}, labels in {table.path.name}"
     image_set = ImageSet({"train": [ImageFiles(str(images), present)]}, {"train": y}, classes, note, skipped)
     paths = [images.absolute() / name for name in sorted(present)] + [table.path.absolute()]
     key = {"file": column, "label": target} | ({"once": True} if contradictory or repeated else {})
-    return read_images("labels", paths, top, lambda: image_set, how, **key)
+    key |= {} if values is None else {"task": task}
+    dataset = read_images("labels", paths, top, lambda: image_set, how, **key)
+    if values is not None:
+        dataset = replace(dataset, task="regression", train=Split(dataset.train.x, values[dataset.train.y]))
+    if unlisted := len({*names.values()} - {*chosen}):  # no part of the cache's key: they may come and go
+        omission = f"{unlisted:,} of {len({*names.values()}):,} images not read: {table.path.name} does not list them"
+        dataset = replace(dataset, note=f"{dataset.note}; {omission}", omissions=(*dataset.omissions, omission))
+    return dataset
 
 
-def _listed_once(table: Table, target: str, names: Sequence[str], skip_bad: bool) -> tuple[list[int], int, int]:
+def _listed_once(
+    table: Table, target: str, task: AnyTask, names: Sequence[str], skip_bad: bool
+) -> tuple[list[int], int, int]:
     """The first row of each image, so that none is in two splits; how many had two labels, how many more repeat."""
-    labels, classes = class_labels(table, target)
+    labels, classes, _ = image_labels(table, target, task)
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(names):
         rows.setdefault(name, []).append(row)

@@ -125,7 +125,7 @@ def read_images(
     else:
         dataset = cached(kind, files, root, options, build, how.cache_dir)
     labels = np.concatenate([part.y for part in (dataset.train, dataset.test) if part is not None])
-    lone = lone_examples(labels, dataset.classes, "image")
+    lone = lone_examples(labels, dataset.classes, "image") if dataset.classes else ()  # regression has none
     return replace(dataset, note="; ".join([dataset.note, *lone]), omissions=(*dataset.omissions, *lone))
 
 

@@ -83,9 +83,7 @@ def load(
         y, classes = class_labels(table, target)
         omissions += lone_examples(y, classes, "row")
     else:
-        y, classes = compact(_targets(table, target, style)), ()
-        if y.min() == y.max():
-            raise InputError(f"expected targets that differ in column {target!r} of {path}, but all are {y[0]:g}")
+        y, classes = compact(_real_targets(table, target, style)), ()
     held = f", the last {len(table) - rows} for the test" if rows < len(table) else ""
     inputs = f"{len(encoder.codes)} of {len(table.names)} columns are inputs"
     note = [f"{table.path.name}: {len(table)} rows{held}", f"{inputs}, {target!r} is the target", why, *omissions]
@@ -197,12 +195,30 @@ def class_labels(table: Table, name: str) -> tuple[npt.NDArray[np.int64], tuple[
     column = f"column {name!r} of {table.path}"
     check_several(classes, column)
     if len(classes) == len(table) > 2:
-        other = " or task='regression'" if numeric else ""
+        other = ", or pass task='regression' (--task regression)" if numeric else ""
         raise InputError(
             f"expected classes that repeat in {column}, but got {len(classes)} values in {len(table)} rows; give "
             f"another target{other}"
         )
     return labels.astype(np.int64), tuple(classes)
+
+
+def image_labels(
+    table: Table, name: str, task: AnyTask
+) -> tuple[npt.NDArray[np.int64], tuple[str, ...], npt.NDArray[Any] | None]:
+    """For the images that a table lists: labels from 0, what they stand for, and that as numbers for regression."""
+    if task != "regression":
+        return *class_labels(table, name), None
+    _, style, _ = _choose_task(table, name, task)
+    levels, labels = np.unique(_real_targets(table, name, style), return_inverse=True)
+    return labels.astype(np.int64), tuple(f"{level:g}" for level in levels), compact(levels)
+
+
+def _real_targets(table: Table, name: str, style: Style) -> npt.NDArray[np.float64]:
+    y = _targets(table, name, style)
+    if y.min() == y.max():
+        raise InputError(f"expected targets that differ in column {name!r} of {table.path}, but all are {y[0]:g}")
+    return y
 
 
 def _targets(table: Table, name: str, style: Style = "plain") -> npt.NDArray[np.float64]:
