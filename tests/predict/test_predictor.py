@@ -198,7 +198,7 @@ def test_images_that_do_not_fit(digits, x, says, tmp_path, monkeypatch):
         digits.predict(x)
 
 
-def test_files_of_another_size(digits, own_runs, tmp_path):
+def test_files_of_another_size(digits, own_runs, tmp_path, caplog):
     (tmp_path / "a.png").write_bytes(png(side=9))
     with pytest.raises(rcad.InputError, match=r"images of 8x8 as in training, but got 9x9 in .*a.png; .* --size 8"):
         digits.predict(tmp_path)
@@ -208,9 +208,37 @@ def test_files_of_another_size(digits, own_runs, tmp_path):
     (tmp_path / "b.png").write_bytes(png(keep=40))
     with pytest.raises(rcad.InputError, match=r"expected .*b.png to be an image"):
         resized.predict(tmp_path)
+    assert resized.predict(tmp_path, skip_bad=True).shape == (1,)
+    assert "1 of 2 images left out: expected" in caplog.text
     (part,) = resized.preprocessing.read(tmp_path, skip_bad=True).parts
     assert part.names == [("a.png",)]
     assert "b.png" in part.bad[0]
+    (tmp_path / "a.png").unlink()
+    with pytest.raises(rcad.InputError, match=r"can be read in .*, but all are broken, e.g.: expected .*b.png"):
+        resized.predict_proba(tmp_path, skip_bad=True)
+
+
+def test_images_of_another_size_in_memory(digits, own_runs, tmp_path):
+    """Resized as the file of the same picture is, turned as its EXIF says, and left as they were."""
+    resized, path = rcad.load(own_runs["images"], device="cpu"), tmp_path / "a.jpg"
+    pixels = np.random.default_rng(0).integers(0, 256, (14, 20, 3), dtype=np.uint8)
+    turned = Image.Exif()
+    turned[274] = 6
+    Image.fromarray(pixels).save(path, exif=turned)
+    wanted = resized.predict_proba(path)
+    with Image.open(path) as image:
+        np.testing.assert_allclose(resized.predict_proba([image, image]), np.concatenate([wanted] * 2), atol=1e-6)
+        assert image.size == (20, 14)
+        with pytest.raises(
+            rcad.InputError, match=r"images of 8x8 as in training, but got 14x20 in image 1; .* --size 8"
+        ):
+            digits.predict(image)
+    Image.fromarray(pixels).save(tmp_path / "b.png")
+    wanted, array = resized.predict_proba(tmp_path / "b.png"), pixels.transpose(2, 0, 1)[None]
+    for form in (array, torch.from_numpy(array) / 255, Image.fromarray(pixels)):
+        np.testing.assert_allclose(resized.predict_proba(form), wanted, atol=1e-6)
+    with pytest.raises(rcad.InputError, match="values from 0 to 255"):
+        resized.predict(array.astype(float) - array.min())
 
 
 def test_tables_in_every_form_are_the_same(prices, tmp_path):

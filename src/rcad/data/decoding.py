@@ -79,12 +79,15 @@ def decode(
 
 
 @contextlib.contextmanager
-def _opened(data: bytes | InputError, origin: str) -> Iterator[Any]:
+def _opened(data: Any, origin: str) -> Iterator[Any]:
     """Pillow's image; whatever its plugins raise on broken files becomes one line."""
     pillow = _pillow()
     try:
         if isinstance(data, InputError):
             raise data
+        if not isinstance(data, bytes):
+            yield data.copy()  # which is turned in place
+            return
         with pillow.open(io.BytesIO(data), formats=_FORMATS) as image:
             yield image
     except InputError:

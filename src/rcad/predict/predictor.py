@@ -23,7 +23,7 @@ from rcad.data.decoding import ColourError, decode, is_image_name
 from rcad.data.files import read_bytes
 from rcad.data.table_encoder import TableFeatures
 from rcad.data.table_files import Table, frame_table, list_names, read_table
-from rcad.errors import InputError, expanded, fitting, html_table, shaped, shown
+from rcad.errors import InputError, expanded, fitting, html_table, need, shaped, shown, without_advice
 from rcad.evaluate.corruptions.generated import LUMA
 from rcad.evaluate.regression import check_coverage
 from rcad.hub import PREFIX, Address, Repository
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rcad")
 BATCH = 256
+ALL_BROKEN = "expected images that can be read in"
 Array = npt.NDArray[Any]
 _TARGET = {"mean": float, "scale": float, "unit": (str, None)}
 _PREPROCESSING = {"classes": [str], "columns": [str], "shape": ([int], None), "target": (_TARGET, None)}
@@ -76,17 +77,37 @@ class ImageInputs:
             if path.suffix.lower() == ".npy":
                 return self._array(read_arrays(path)[""], str(path))
             return self._files(path, skip_bad)
+        images = x if isinstance(x, list | tuple) else [x]
+        if images and all(map(_is_pillow, images)):
+            return self._resized(images)
         return self._array(x, "the array")
+
+    def _resized(self, images: Sequence[Any]) -> Examples:
+        """Pillow's images, or pixels (H, W) or (H, W, 3), as those of files are brought to the run's size."""
+        pixels = np.stack([self._fitted(image, f"image {k}") for k, image in enumerate(images, 1)])
+        return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), torch.from_numpy(pixels)))
 
     def _array(self, x: Any, origin: str) -> Examples:
         pixels = _tensor(x)
         if pixels.ndim == 3 and self.shape[0] == 1:
             pixels = pixels[:, None]
+        if self.size and pixels.ndim == 4 and pixels.shape[1] == self.shape[0] and pixels.shape[2:] != self.shape[1:]:
+            pixels = self._checked(pixels, origin)
+            bytes_ = pixels if pixels.dtype == torch.uint8 else (255 * pixels).round().byte()
+            pillow = need("PIL.Image", "pillow")
+            last = [image.numpy() for image in bytes_.cpu().permute(0, 2, 3, 1)]
+            return self._resized(
+                [pillow.fromarray(image.squeeze(-1) if self.shape[0] == 1 else image) for image in last]
+            )
         if tuple(pixels.shape[1:]) != self.shape or not len(pixels):
             shape = ", ".join(map(str, self.shape))
             raise InputError(
                 f"expected images of shape (N, {shape}) in {origin}, but got {tuple(pixels.shape)}; bring them to it"
             )
+        pixels = self._checked(pixels, origin)
+        return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), pixels))
+
+    def _checked(self, pixels: Tensor, origin: str) -> Tensor:
         if pixels.dtype != torch.uint8:
             pixels = pixels.float()
             low, high = pixels.min().item(), pixels.max().item()
@@ -95,7 +116,7 @@ class ImageInputs:
                     f"expected uint8 pixels or numbers in [0, 1] in {origin}, but got values from {low:.4g} to "
                     f"{high:.4g}; divide pixels by the largest there can be, and do not normalise them"
                 )
-        return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), pixels))
+        return pixels
 
     def _files(self, path: Path, skip_bad: bool) -> Examples:
         root, paths = (path, path.rglob("*")) if path.is_dir() else (path.parent, [path])
@@ -121,17 +142,21 @@ class ImageInputs:
     def _image(self, path: Path) -> npt.NDArray[np.uint8] | InputError:
         """The pixels of a file, or what is wrong with it."""
         try:
-            data = read_bytes(path)
-            pixels = decode(data, str(path), self.size, grey=self.shape[0] == 1)
-        except ColourError:
-            pixels = np.rint(np.tensordot(LUMA, decode(data, str(path), self.size), 1)).astype(np.uint8)[None]
+            return self._fitted(read_bytes(path), str(path))
         except InputError as error:
             return error
+
+    def _fitted(self, image: Any, origin: str) -> npt.NDArray[np.uint8]:
+        """The pixels (C, H, W) of a file's bytes or of Pillow's image, in the run's colours and size."""
+        try:
+            pixels = decode(image, origin, self.size, grey=self.shape[0] == 1)
+        except ColourError:
+            pixels = np.rint(np.tensordot(LUMA, decode(image, origin, self.size), 1)).astype(np.uint8)[None]
         if pixels.shape == self.shape:
             return pixels
         (_, height, width), got = self.shape, f"{pixels.shape[2]}x{pixels.shape[1]}"
-        return InputError(
-            f"expected images of {width}x{height} as in training, but got {got} in {path}; bring it to that size, or "
+        raise InputError(
+            f"expected images of {width}x{height} as in training, but got {got} in {origin}; bring it to that size, or "
             f"train with --size {min(height, width)}, which resizes new images too"
         )
 
@@ -186,6 +211,10 @@ class TableInputs(TableFeatures):
             log.warning("categories that training did not have count as unknown: %s", ", ".join(unknown))
 
 
+def _is_pillow(x: Any) -> bool:
+    return hasattr(x, "getexif") and hasattr(x, "convert")
+
+
 def _tensor(x: Any) -> Tensor:
     try:
         return x.detach() if isinstance(x, Tensor) else torch.from_numpy(np.ascontiguousarray(x))
@@ -206,8 +235,10 @@ def _parts(names: Sequence[tuple[str, ...]], x: Tensor) -> Iterator[Part]:
 class Predictor:
     """What `rcad.load` gives.
 
-    `x` is everywhere: a folder with images, an image file, or uint8 pixels or numbers in [0, 1] of shape (N, C, H, W);
-    for a table a CSV, TSV, Parquet or NumPy file, a pandas frame, or an array of the columns in the order of training.
+    `x` is everywhere: a folder with images, an image file, one of Pillow's images or a list of them, or uint8 pixels or
+    numbers in [0, 1] of shape (N, C, H, W), resized if the run's were; for a table a CSV, TSV, Parquet or NumPy file, a
+    pandas frame, or an array of the columns in the order of training. `skip_bad` leaves out files that cannot be
+    decoded, with a warning that names them; answers are then those of the other files, sorted by name.
 
     Attributes:
         model: in eval mode, without gradients; takes what `preprocessing` makes of examples.
@@ -224,28 +255,28 @@ class Predictor:
     device: torch.device
     unit: str = ""
 
-    def predict(self, x: Any, return_std: bool = False) -> Any:
+    def predict(self, x: Any, return_std: bool = False, *, skip_bad: bool = False) -> Any:
         """The names of the most probable classes (N,); or means (N,), with `return_std` and deviations, a pair."""
         if self.classes:
-            return np.asarray(self.classes)[self.predict_proba(x).argmax(1)]
-        mean, deviation = self._all(x).T
+            return np.asarray(self.classes)[self._all(x, skip_bad).argmax(1)]
+        mean, deviation = self._all(x, skip_bad).T
         return (mean, deviation) if return_std else mean
 
-    def predict_proba(self, x: Any) -> Array:
+    def predict_proba(self, x: Any, *, skip_bad: bool = False) -> Array:
         """The probabilities of the classes, (N, K)."""
         if not self.classes:
             raise InputError(
                 f"expected a classifier, but run {self.record.id} predicts a number; use predict(x, return_std=True)"
             )
-        return self._all(x)
+        return self._all(x, skip_bad)
 
-    def predict_interval(self, x: Any, coverage: float = 0.9) -> Array:
+    def predict_interval(self, x: Any, coverage: float = 0.9, *, skip_bad: bool = False) -> Array:
         """The central interval that holds the target with probability `coverage`, if the model is right: (N, 2)."""
         if self.classes:
             raise InputError(
                 f"expected a regression target, but run {self.record.id} predicts classes; use predict_proba(x)"
             )
-        return intervals(self._all(x), coverage)
+        return intervals(self._all(x, skip_bad), coverage)
 
     def export(self, path: str | Path, to: str | None = None) -> float:
         """Write a file that other programs run, and check it: see `rcad.predict.export.export`."""
@@ -264,8 +295,17 @@ class Predictor:
             done += len(part.names) + len(part.bad)
             progress(done, examples.total)
 
-    def _all(self, x: Any) -> Array:
-        return np.concatenate([values for _, values in self.answers(self.preprocessing.read(x))])
+    def _all(self, x: Any, skip_bad: bool) -> Array:
+        examples, answers, bad = self.preprocessing.read(x, skip_bad=skip_bad), [], list[str]()
+        for part, values in self.answers(examples):
+            answers.append(values)
+            bad += part.bad
+        if len(bad) == examples.total:
+            raise InputError(f"{ALL_BROKEN} {x}, but all are broken, e.g.: {without_advice(bad[0])}")
+        if bad:
+            names = ", ".join(map(without_advice, bad[:3])) + ", ..." * (len(bad) > 3)
+            log.warning("%d of %d images left out: %s", len(bad), examples.total, names)
+        return np.concatenate(answers)
 
     def _about(self) -> dict[str, str]:
         from rcad.runs.words import leading, metric, title
@@ -366,7 +406,7 @@ def write_csv(
             for names, label, numbers in zip(part.names, labels, columns, strict=True):
                 writer.writerow([*names, label, *(f"{number:.8g}" for number in numbers)])
         if len(bad) == examples.total:
-            raise InputError(f"expected images that can be read in {data}, but all are broken, e.g.: {bad[0]}")
+            raise InputError(f"{ALL_BROKEN} {data}, but all are broken, e.g.: {without_advice(bad[0])}")
     summary: dict[str, Any] = {"examples": examples.total - len(bad), "skipped": bad}
     if classes:
         return {**summary, "classes": {name: counts[name] for name in classes}}
