@@ -217,6 +217,23 @@ def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) ->
     assert wide.train.x.shape == (2, 3, 8, 24)  # of one size, they are not cut
 
 
+def test_foreign_images_need_no_labels(loader: RunLoader, tmp_path: Path) -> None:
+    pil, flat = pytest.importorskip("PIL.Image"), tmp_path / "flat"
+    flat.mkdir()
+    for side in (8, 20):
+        pil.fromarray(np.full((side, side + 2), 51, np.uint8)).save(flat / f"{side}.png")
+    saved = loader.load(run_id("erm"))
+    torch.testing.assert_close(foreign_inputs(saved, str(flat), 9, 0), torch.full((2, 1, 8, 8), 0.2))
+    (flat / "broken.png").write_bytes(b"no image")
+    classes = tmp_path / "classes"
+    for name in ("a", "b"):
+        flat.rename(classes / name) if name == "b" else (classes / name).mkdir(parents=True)
+        pil.fromarray(np.zeros((8, 8), np.uint8)).save(classes / name / "8.png")
+    for place in (classes / "b", classes):
+        with pytest.raises(InputError, match=r"broken.png to be an image, .*; replace or remove it$"):
+            foreign_inputs(saved, str(place), 9, 0)
+
+
 def test_what_makes_no_sense_is_said(saved: SavedRun) -> None:
     x, y = saved.problem.test
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rcad.data.dataset import Dataset, parse_spec
-from rcad.data.decoding import SizesDifferError
+from rcad.data.decoding import SizesDifferError, decode, is_image_name
+from rcad.data.files import read_bytes
 from rcad.data.registry import find, load, recognise
 from rcad.data.table_encoder import TableFeatures
 from rcad.data.table_files import Table
@@ -204,12 +206,16 @@ def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
     table, dataset, device = _table_file(saved, name), None, saved.problem.device
+    if table is None and saved.is_image and (files := _flat_images(saved, name)):
+        return _decoded([files[row] for row in draw_rows(len(files), count, seed).tolist()], saved)
     if table is None:
         try:
             dataset = saved.loader.other(name, max(saved.shape[1:]) if saved.is_image else None)
         except SizesDifferError:  # images, of no use for a table in any size
             if saved.is_image:
                 raise
+        except InputError as error:
+            raise _unskipped(error) from None
     if (table is None and (dataset is None or dataset.is_image)) != saved.is_image:
         own, other = ("images", "a table") if saved.is_image else ("a table", "images")
         raise InputError(f"expected {own} as the run was trained on, but {name} holds {other}; name another set")
@@ -223,6 +229,29 @@ def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
     assert table is not None
     features = TableFeatures.of_run(saved.problem.preprocessing).transform(table)
     return torch.from_numpy(features[draw_rows(len(table), count, seed).numpy()]).to(device)
+
+
+def _flat_images(saved: SavedRun, name: str) -> list[Path]:
+    """The images of a folder that holds no data set, at any depth: foreign data need no labels."""
+    path = find(name, saved.loader.data_dir)
+    if path is None or not path.is_dir() or recognise(path) is not None:
+        return []
+    return sorted(file for file in path.rglob("*") if is_image_name(file.name) and file.is_file())
+
+
+def _decoded(files: Sequence[Path], saved: SavedRun) -> Tensor:
+    """Images as the run takes them; of differing sizes the largest centred square."""
+    side = max(saved.shape[1:])
+    try:
+        pixels = [decode(read_bytes(file), str(file), side) for file in files]
+    except InputError as error:
+        raise _unskipped(error) from None
+    return as_images(torch.from_numpy(np.stack(pixels)).to(saved.problem.device), saved.shape)
+
+
+def _unskipped(error: InputError) -> InputError:
+    """The error without the advice of an option that `rcad evaluate` does not have."""
+    return InputError(str(error).replace(", or pass --skip-bad", ""))
 
 
 def _table_file(saved: SavedRun, name: str) -> Table | None:
