@@ -117,11 +117,12 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     assert same_weights(store, straight, record.id)
     assert read_log(store.log(record.id)) == [dict(row) for row in record.epochs]
     if damage is flip:
-        end = "starts over" if both else "goes on after epoch 0, step "
+        end = "starts over" if both else "goes on after "
         assert len(caplog.messages) == 1 + both
         for words in caplog.messages:
             assert "to be whole, but got: its bytes are not those that were written; it is kept as " in words
             assert f", and the run {end}" in words
+            assert both or words.endswith(" of epoch 1")
         assert last.with_name(f"{LAST}.aside").exists()
 
 
@@ -280,6 +281,19 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Plac
     run(small("rcad(alpha=0.05)", epochs=1, data="digits[:60]"), place, watcher)
     (warning,) = [note for note in watcher.notes if "far below" in note]
     assert warning.startswith("alpha=0.05 is far below ")
+
+
+def test_few_examples_to_judge_by_are_said(place: Place) -> None:
+    def said(*settings: str, data: str = "digits[:60]") -> list[str]:
+        watcher = Watcher()
+        run(configure(data, parse_method("erm"), epochs=1, settings=settings), place, watcher)
+        return [note for note in watcher.notes if note.startswith("only ")]
+
+    chance = "their numbers are uncertain, and small differences may be chance"
+    assert said() == [f"only 6 validation examples: {chance}"]  # digits' test rows are 359
+    assert said("data.test_fraction=0.01") == [f"only 18 test examples and 6 validation examples: {chance}"]
+    assert said("train.selection=last") == []
+    assert said(data="digits") == []
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,10 @@ def size(count: int) -> str:
     return f"{amount:.1f} TB"
 
 
+FEW = 100
+"""Of fewer examples an accuracy is known to no better than ten points."""
+
+
 def plural(count: int, noun: str) -> str:
     """1 run, 2 runs, 1 class, 2 classes."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('s') else 's'}"

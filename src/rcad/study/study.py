@@ -28,7 +28,7 @@ from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.files import dumps
 from rcad.runs.plain import config_id
-from rcad.runs.words import own_words
+from rcad.runs.words import FEW, own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
 from rcad.train.progress import Progress
@@ -42,8 +42,8 @@ METRICS = {True: ("nll", "accuracy", "brier"), False: ("nll", "rmse")}
 HIGHER_IS_BETTER = {"accuracy": True, "nll": False, "brier": False, "rmse": False}
 WORDS = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier score", "rmse": "RMSE"}
 UNITS = {"accuracy": " points", "nll": " nats", "brier": "", "rmse": ""}
-FEW, Z = 100, 1.96
-"""Below so many examples an accuracy is known to no better than ten points; the normal's 97.5% point."""
+Z = 1.96
+"""The normal's 97.5% point."""
 
 
 def named_data(data: Any) -> str:

@@ -26,7 +26,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.recipes import papers_own
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
-from rcad.runs.words import plural
+from rcad.runs.words import FEW, plural
 from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.loop import Course, Trainer, exhaust
@@ -71,7 +71,10 @@ class Execution:
             if self.ranks.leads:
                 write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
             if outcome == "diverged":
-                message = f"the training loss was no longer finite in epoch {self.trainer.epoch}"
+                message = (
+                    f"the training loss was no longer finite in epoch {self.trainer.epoch}; train it again with a "
+                )
+                message += f"lower --lr (now {self.config.optim.lr:g})"
                 return self._write("diverged", message=message)
             if outcome == "done" and not self.ranks.any(stop.is_set()):
                 with suppress(Stopped):
@@ -98,7 +101,8 @@ class Execution:
             except DamagedError as error:
                 damages.append(f"{error.words}; it is kept as {set_aside(path).name}")
         trainer = self.trainer
-        position = f"after epoch {trainer.epoch}, step {trainer.step}"
+        epoch, step = trainer.epoch, trainer.step
+        position = f"after {plural(step, 'step')} of epoch {epoch + 1}" if step else f"after epoch {epoch}"
         for words in damages:
             log.warning("%s, and the run %s", words, f"goes on {position}" if trainer.begun else "starts over")
         if trainer.begun:
@@ -282,7 +286,7 @@ def begin(
         trainer = Trainer(config, problem, method, ranks.prepare_model(model), progress, engine, member, ranks)
     progress.note(data_words(dataset, problem))
     progress.note(run_words(trainer.model, method, device, config, len(problem.train[1])))
-    for warning in low_alpha(method, problem):
+    for warning in [*few_judges(config, problem), *low_alpha(method, problem)]:
         progress.note(warning)
     claim = ranks.together(lambda: store.lock(config) if ranks.leads else nullcontext())
     with claim, machine.suitable_threads(problem.train[0]):
@@ -346,6 +350,15 @@ def run_words(model: nn.Module, method: Method, device: torch.device, config: Ru
     words = f"{plural(config.train.epochs, 'epoch')} of {plural(steps, 'step')}"
     start = f", weights: {config.model.weights}" if config.model.weights else ""
     return f"{network_words(model)}{start}; {rows}; {machine.device_words(device)}; {words}"
+
+
+def few_judges(config: RunConfig, problem: Problem) -> list[str]:
+    """A sentence where the examples that judge a run, or choose its epoch, are few."""
+    parts = {"test": problem.test} | ({"validation": problem.val} if config.train.selection == "best" else {})
+    few = [plural(len(y), f"{name} example") for name, (_, y) in parts.items() if 0 < len(y) < FEW]
+    return (
+        [f"only {' and '.join(few)}: their numbers are uncertain, and small differences may be chance"] if few else []
+    )
 
 
 def low_alpha(method: Method, problem: Problem) -> list[str]:
