@@ -186,7 +186,13 @@ def test_predict(cli: Cli, run: str) -> None:
 def test_predictions_replace_no_other_table(refused: Refused, run: str) -> None:
     files(mine_dot_csv="length,width\n1,2\n")
     refused(
-        "predict", run, "--data", "new", "--out", "mine.csv", says="predictions for --out, but mine.csv is another;"
+        "predict",
+        run,
+        "--data",
+        "new",
+        "--out",
+        "mine.csv",
+        says="--out to be a new file or predictions to replace, but mine.csv holds something else;",
     )
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -183,7 +184,8 @@ def test_images_in_memory_and_in_files_are_the_same(digits, tmp_path):
         (np.full((4, 8, 8), np.nan), "but got values from nan"),
         ([["a"]], "expected an array of numbers, a frame or a path"),
         ("nowhere", "expected an image or a folder with images at nowhere, but found nothing"),
-        (".", r"expected an image or a folder with images at \., but found no image there"),
+        (".", r"expected an image or a folder with images at \., but found none there"),
+        ("words.npy.csv", "at words.npy.csv, but found a file of another kind; the run was trained on images"),
         ("wide.npy", r"in wide.npy, but got \(4, 8, 8, 3\); bring them to it"),
         ("deep.npy", "in deep.npy, but got values from 4e.04 to 4e.04; divide pixels by the largest there can be"),
         ("words.npy", r"expected an array of numbers, a frame or a path, but got array\(\['a'\], dtype='<U1'\)$"),
@@ -194,6 +196,7 @@ def test_images_that_do_not_fit(digits, x, says, tmp_path, monkeypatch):
     np.save("wide.npy", np.zeros((4, 8, 8, 3), np.uint8))
     np.save("deep.npy", np.full((4, 8, 8), 40000, np.uint16))
     np.save("words.npy", np.array(["a"]))
+    Path("words.npy.csv").write_text("x,y\n1,2\n")
     with pytest.raises(rcad.InputError, match=says):
         digits.predict(x)
 

@@ -123,8 +123,10 @@ class ImageInputs:
         files = [file.relative_to(root) for file in paths if file.is_file() and is_image_name(file.name)]
         names = sorted(str(file) for file in files if not any(part.startswith(".") for part in file.parts))
         if not names:
-            got = "no image there" if path.exists() else "nothing"
-            raise InputError(f"expected an image or a folder with images at {path}, but found {got}; check the path")
+            got = "nothing; check the path"
+            if path.exists():
+                got = "none there" if path.is_dir() else "a file of another kind; the run was trained on images"
+            raise InputError(f"expected an image or a folder with images at {path}, but found {got}")
         return Examples(len(names), ("file",), self._decoded(root, names, skip_bad))
 
     def _decoded(self, root: Path, names: Sequence[str], skip_bad: bool) -> Iterator[Part]:
@@ -385,7 +387,9 @@ def write_csv(
     if expanded(out).resolve() == expanded(data).resolve():
         raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
     if out.is_file() and (header := read_bytes(out).partition(b"\n")[0]) and b",prediction," not in header:
-        raise InputError(f"expected a new file or earlier predictions for --out, but {out} is another; name a new one")
+        raise InputError(
+            f"expected --out to be a new file or predictions to replace, but {out} holds something else; name a new one"
+        )
     check_coverage(coverage)
     classes, counts, means = predictor.classes, Counter[str](), list[float]()
     examples, bad = predictor.preprocessing.read(data, skip_bad=skip_bad), list[str]()

@@ -303,7 +303,7 @@ class Work:
             record = COMPARISON.stamp({"target": KIND, **self.settings, "methods": methods})
             write_sealed(self.out / FILE, plain(record))
         took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
-        progress.note(f"{name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
+        progress.note(f"method {name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
         record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}

@@ -127,9 +127,9 @@ def test_a_failed_check_is_told_at_once(found: dict[str, Any]) -> None:
     checks = [check for g in found["groups"] for e in g["evaluations"] for check in e["attacks"]["curves"]["masking"]]
     for check in checks:
         check["passed"] = True
-    assert f"Signs of gradient masking: all {len(checks)} checks passed." in notes(found, "attacks")
+    assert f"No signs of gradient masking were found: all {len(checks)} checks passed." in notes(found, "attacks")
     found["groups"][1]["evaluations"][1]["attacks"]["curves"]["masking"][1] |= {"passed": False, "sentence": "helped"}
-    assert f"Signs of gradient masking: 1 of {len(checks)} checks failed (steps)." in notes(found, "attacks")
+    assert f"Signs of gradient masking were found: 1 of {len(checks)} checks failed (steps)." in notes(found, "attacks")
     rows = [row[2:] for row in tables(found["groups"], "attacks")[1].rows if row[1] == "steps"]
     assert (rows[0][0], rows[1]) == ("2 of 2", ["1 of 2", "helped"])
 
@@ -142,9 +142,19 @@ def test_notes_say_what_is_missing_and_for_how_many(found: dict[str, Any]) -> No
     found["groups"][1]["refused"] = {"ood": "Makes no sense."}
     assert notes(found, "calibration") == ["Test examples used: 24.", "1 of 4 runs: No temperature."]
     assert notes(found, "ood")[0].endswith("Makes no sense.")
-    assert comparison_notes(found) == [f"rcad {EVIL}: Over 2 seeds."]
+    assert comparison_notes(found) == [f"method rcad {EVIL}: Over 2 seeds."]
     found["groups"][1] |= {"comparison": None, "notes": ["No ERM run is among these."]}
-    assert comparison_notes(found) == [f"rcad {EVIL}: No ERM run is among these."]
+    assert comparison_notes(found) == [f"method rcad {EVIL}: No ERM run is among these."]
+
+
+def test_one_seed_is_said_once(found: dict[str, Any]) -> None:
+    sentence = "no spread can be given"
+    assert sentence not in html.page(document(found))
+    found["groups"] = found["groups"][:1]
+    found["groups"][0] |= {key: found["groups"][0][key][:1] for key in ("seeds", "runs", "evaluations")}
+    page = html.page(document(found))
+    assert (page.count(sentence), page.count("One seed: ")) == (1, 1)
+    assert "Mean ± standard deviation" not in page
 
 
 def test_missing_values_are_counted() -> None:

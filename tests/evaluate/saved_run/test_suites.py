@@ -65,6 +65,9 @@ def test_sets_and_temperature_are_fitted_on_the_validation_split(data: str, load
     assert "conformal_coverage_90" in few.numbers
     assert "conformal_coverage_95" not in few.numbers
     assert "12 validation examples are too few for conformal sets of 95% or 99%." in few.notes
+    some = calibration(replace(saved, problem=replace(saved.problem, val=(x[:20], y[:20]))), Settings(), silent)
+    assert "conformal_coverage_99" not in some.numbers
+    assert not [note for note in some.notes if "too few" in note]
 
 
 def test_no_temperature_without_a_validation_split_or_with_a_perfect_one(saved: SavedRun, loader: RunLoader) -> None:

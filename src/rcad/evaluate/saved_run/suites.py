@@ -75,7 +75,7 @@ def calibration(saved: SavedRun, settings: Settings, progress: OnStep) -> SuiteR
         )
         sets = conformal_values(held, (output, y), scale) if held else {}
     missing = [f"{100 * level:g}%" for level in LEVELS if f"conformal_coverage_{100 * level:g}" not in sets]
-    if held and missing:
+    if held and len(missing) > 1:  # 99% asks for more than many have
         notes.append(f"{len(target)} validation examples are too few for conformal sets of {' or '.join(missing)}.")
     if sets and saved.record.config.train.selection == "best":
         notes.append("The validation split also chose the epoch, so conformal coverage holds only approximately.")

@@ -115,11 +115,13 @@ def notes(summary: Summary, suite: str) -> list[str]:
     """What a reader of a suite's tables should know: provenance, examples, what was left out and why."""
     groups = summary["groups"]
     records = [e for group in groups for e in evaluations(group, suite)]
-    sentences = [f"{group['name']}: {group['refused'][suite]}" for group in groups if suite in group["refused"]]
+    sentences = [f"{_about(group)}: {group['refused'][suite]}" for group in groups if suite in group["refused"]]
+    if suite == summary["suites"][0] and all(len(group["seeds"]) == 1 for group in groups):
+        sentences.append(f"One seed{' each' * (len(groups) > 1)}: no spread can be given.")
     if counts := sorted({e["examples"] for e in records}):
         sentences.append(f"Test examples used: {' or '.join(f'{count:,}' for count in counts)}.")
     if suite == "attacks" and any("masking_signs" in e["numbers"] for e in records):
-        sentences.append(f"Signs of gradient masking: {masking_words(groups)}.")
+        sentences.append(f"{masking_words(groups)}.")
     if suite == "corruptions" and records:
         sentences.append(f"Provenance of the corrupted images: {provenances(groups)}.")
         sentences += [note for group in groups for note in group["notes"] if note.startswith(NO_MCE)]
@@ -134,18 +136,24 @@ def comparison_notes(summary: Summary) -> list[str]:
     sentences = []
     for group in summary["groups"]:
         if group["comparison"] is not None:
-            sentences.append(f"{group['name']}: {group['comparison']['note']}")
+            sentences.append(f"{_about(group)}: {group['comparison']['note']}")
         elif not group["is_erm"]:
-            sentences += [f"{group['name']}: {note}" for note in group["notes"] if note.startswith(NO_ERM)]
+            sentences += [f"{_about(group)}: {note}" for note in group["notes"] if note.startswith(NO_ERM)]
     return sentences
+
+
+def _about(group: Group) -> str:
+    """How a sentence on a group begins: a method named rcad is not the program, whose messages begin so."""
+    return f"method {group['name']}"
 
 
 def masking_words(groups: Sequence[Group]) -> str:
     checks = [check for g in groups for e in evaluations(g, "attacks") for check in e["curves"]["masking"]]
     failed = [check["name"] for check in checks if not check["passed"]]
     if not failed:
-        return f"all {len(checks)} checks passed"
-    return f"{len(failed)} of {len(checks)} checks failed ({', '.join(sorted(set(failed)))})"
+        return f"No signs of gradient masking were found: all {len(checks)} checks passed"
+    names = ", ".join(sorted(set(failed)))
+    return f"Signs of gradient masking were found: {len(failed)} of {len(checks)} checks failed ({names})"
 
 
 def _compared(suite: str, group: Group) -> dict[str, str]:
@@ -167,15 +175,13 @@ def _compared(suite: str, group: Group) -> dict[str, str]:
 
 def _over_seeds(groups: Sequence[Group]) -> str:
     counts = sorted({len(group["seeds"]) for group in groups})
-    if counts == [1]:
-        return "One seed each: no spread can be given."
-    return f"Mean ± standard deviation over seeds ({' or '.join(map(str, counts))})."
+    return "" if counts == [1] else f" Mean ± standard deviation over seeds ({' or '.join(map(str, counts))})."
 
 
 def _columns(groups: Sequence[Group], columns: Mapping[str, str], caption: str) -> Table:
     heads = {name: text for name, text in columns.items() if any(name in group["numbers"] for group in groups)}
     rows = [[group["name"], *(spread(name, group["numbers"]) for name in heads)] for group in groups]
-    return Table(["method", *heads.values()], rows, f"{caption} {_over_seeds(groups)}", spare=[CLASSES["top5"]])
+    return Table(["method", *heads.values()], rows, f"{caption}{_over_seeds(groups)}", spare=[CLASSES["top5"]])
 
 
 def _calibration(groups: Sequence[Group]) -> list[Table]:
@@ -213,7 +219,7 @@ def _attacks(groups: Sequence[Group]) -> list[Table]:
     clean = ", ".join(f"{g['name']} {spread('attacked_accuracy_clean', g['numbers'])}" for g in groups)
     caption = (
         "Accuracy in percent by l-infinity radius, of examples right before and after; the paper's count also takes "
-        f"those that an attack turns right. Without attack: {clean}. {_over_seeds(groups)}"
+        f"those that an attack turns right. Without attack: {clean}.{_over_seeds(groups)}"
     )
     return [Table(["method", "attack", *map(radius, sizes)], rows, caption), *_masking(groups)]
 
@@ -227,8 +233,8 @@ def _masking(groups: Sequence[Group]) -> list[Table]:
             telling = next((check for check in checks if not check["passed"]), checks[0])
             passed = f"{sum(check['passed'] for check in checks)} of {len(checks)}"
             rows.append([group["name"], name, passed, telling["sentence"]])
-    caption = "Signs of gradient masking: a check that fails says that the accuracies above are too high."
-    folded = f"Signs of gradient masking: {masking_words(groups)}"
+    caption = "Gradient masking: a check that fails says that the accuracies above are too high."
+    folded = masking_words(groups)
     return [Table(["method", "check", "passed", "what was seen"], rows, caption, folded=folded)] if rows else []
 
 
@@ -242,7 +248,7 @@ def _foreign_data(groups: Sequence[Group]) -> list[Table]:
                 rows.append([name, group["name"], *cells])
     caption = (
         "AUROC by score, test examples against OOD examples (1 is perfect, 0.5 is chance), and the share of OOD "
-        f"examples accepted where 95% of the test examples are, by entropy. {_over_seeds(groups)}"
+        f"examples accepted where 95% of the test examples are, by entropy.{_over_seeds(groups)}"
     )
     return [Table(["OOD data", "method", *SCORES.values(), "FPR95, entropy"], rows, caption)]
 
