@@ -96,7 +96,9 @@ def test_the_task_is_inferred(values, task, classes):
 def test_columns_that_are_the_same_in_every_row_are_told():
     same = read("a,b,c,d,e,y\n1,7,x,,x,0\n2,7,x,3,x,1\n3,7,x,3,y,1\n4,7,x,3,,0\n")
     assert same.columns[:3] == ("a", "b", "c=x")
-    assert same.omissions == ("the same value in every row, which tells nothing; leave it out with --drop 'b, c'",)
+    assert same.omissions == (
+        "columns 'b', 'c': the same value in every row predicts nothing; leave out with --drop 'b, c'",
+    )
 
 
 def test_the_task_can_be_told():
@@ -199,7 +201,11 @@ test_bad_tables = refusals(
         {},
         "classes that repeat in column 'y' of .. , but got 3 values in 3 rows; give another target",
     ),
-    ("a,y\n1,1\n2,2\n3,3\n", {"task": "classification"}, "give another target or task='regression'"),
+    (
+        "a,y\n1,1\n2,2\n3,3\n",
+        {"task": "classification"},
+        "give another target, or pass task='regression' (--task regression)",
+    ),
     (
         lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40))),
         {},
@@ -211,7 +217,7 @@ test_bad_tables = refusals(
     (
         lines("a|y", "1/2/2020|1", "2020-01-31|2"),
         {},
-        "'1/2/2020' in line 2 and '2020-01-31' in line 3; write all of them",
+        "one way of writing dates in column .. '1/2/2020' in line 2 and '2020-01-31' in line 3; write all of them",
     ),
     (SLIP, {}, SLIP_SAID),
     (SLIP, {"target": "a"}, SLIP_SAID),
@@ -317,6 +323,17 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
     assert "12 rows; 2 of 5 columns are inputs" in data.note
     assert read(table, drop=["name", "user_id", "id"]).columns == ("step",)
     assert len(read(lines("name,y", *(f"u{i},{i}.5" for i in range(9)))).columns) == 10
+
+
+def test_levels_that_only_case_and_spaces_tell_apart_are_named():
+    cells = ["yes", "Yes", "no", "NO", "new  york", "New York"]
+    data = read(lines("a,b,y", *(f"{cell},{'uv'[i % 2]},{'pP'[i % 2]}" for i, cell in enumerate(cells * 2))))
+    end = "count as different, by case or spaces alone; write them alike"
+    assert data.omissions == (
+        f"column 'a': 'NO' and 'no', 'New York' and 'new  york', 'Yes' and 'yes' {end}",
+        f"column 'y': 'P' and 'p' {end}",
+    )
+    assert data.columns[:2] == ("a=NO", "a=New York")
 
 
 @pytest.mark.parametrize("rows", [4, 12])

@@ -17,6 +17,7 @@ import numpy as np
 from rcad.data.dataset import Dataset, Split, check_several
 from rcad.data.decoding import ImageFiles, ImageSet, Reading, is_image_name
 from rcad.data.streams import Stream, read_images
+from rcad.data.table_encoder import alike_levels
 from rcad.data.table_files import UNNAMED, Table, list_names, read_table
 from rcad.data.tables import AnyTask, check_column, image_labels, with_targets
 from rcad.errors import InputError, expanded, one_of
@@ -203,6 +204,8 @@ def load_labelled(
     if unlisted := len({*names.values()} - {*chosen}):  # no part of the cache's key: they may come and go
         omission = f"{unlisted:,} of {len({*names.values()}):,} images not read: {table.path.name} does not list them"
         dataset = replace(dataset, note=f"{dataset.note}; {omission}", omissions=(*dataset.omissions, omission))
+    if alike := alike_levels(table, target):
+        dataset = replace(dataset, note=f"{dataset.note}; {alike}", omissions=(*dataset.omissions, alike))
     return dataset
 
 

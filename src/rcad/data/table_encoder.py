@@ -231,9 +231,10 @@ def check_numbers(table: Table, name: str) -> None:
     text = table.text(name)
     if pair := _unlike(text.levels):
         got = " and ".join(f"{_short(level)!r} in {table.line(text.row_of(level))}" for level in pair)
-        plain = "2021-12-31" if any(_days(level, style) is not None for level in pair for style in DATES) else "1870.60"
+        dates = any(_days(level, style) is not None for level in pair for style in DATES)
+        kind, plain = ("dates", "2021-12-31") if dates else ("numbers", "1870.60")
         raise InputError(
-            f"expected one way of writing numbers in column {name!r} of {table.path}, but got {got}; "
+            f"expected one way of writing {kind} in column {name!r} of {table.path}, but got {got}; "
             f"write all of them like {plain}"
         )
     comma = next((level for level in text.levels if "," in level), None)
@@ -298,6 +299,19 @@ def row_numbers(table: Table, code: ColumnCode) -> str:
     if len(table) < _FEW_ROWS or not _whole(values) or len(np.unique(values)) < len(table):
         return ""
     return f"{code.name!r} is an input, with a different whole number in every row; if it only names them, --drop it"
+
+
+def alike_levels(table: Table, name: str) -> str:
+    """A sentence on levels of a text column that only case and spaces tell apart; none where there are none."""
+    by_look: dict[str, list[str]] = {}
+    for level in sorted(table.text(name).levels):
+        by_look.setdefault(" ".join(level.split()).casefold(), []).append(level)
+    groups = [" and ".join(map(repr, levels)) for levels in by_look.values() if len(levels) > 1]
+    more = f", and {len(groups) - 3} more" if len(groups) > 3 else ""
+    told = (
+        f"column {name!r}: {', '.join(groups[:3])}{more} count as different, by case or spaces alone; write them alike"
+    )
+    return told if groups else ""
 
 
 def is_constant(table: Table, code: ColumnCode) -> bool:

@@ -68,8 +68,12 @@ def load(
     omissions += filter(None, (table_encoder.row_numbers(table, code) for code in encoder.codes))
     if same := [code.name for code in encoder.codes if table_encoder.is_constant(table, code)]:
         drop = shlex.quote(list_names(same))
-        omissions.append(f"the same value in every row, which tells nothing; leave it out with --drop {drop}")
+        columns = f"column{'s' * (len(same) > 1)} {', '.join(map(repr, same))}"
+        omissions.append(f"{columns}: the same value in every row predicts nothing; leave out with --drop {drop}")
     chosen, style, why = _choose_task(table, target, task)
+    texts = [code.name for code in encoder.codes if code.levels is not None]
+    texts += [target] if chosen == "classification" and style_of(table.columns[target]) is None else []
+    omissions += filter(None, (table_encoder.alike_levels(table, name) for name in texts))
     unit = DAYS if chosen == "regression" and style in DATES else ""
     styles = {code.name: code.style for code in encoder.codes} | ({target: style} if unit else {})
     omissions += filter(None, (table_encoder.date_reading(table, *column) for column in styles.items()))
