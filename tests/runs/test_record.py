@@ -14,6 +14,7 @@ from one_line import refusals
 from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, Split, commit, versions
+from rcad.runs.words import quicker
 from runs.conftest import make_record
 
 
@@ -62,6 +63,13 @@ test_bad_files_are_named = refusals(
     (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
     of=lambda change: RunRecord.from_dict(loads(change(TEXT), "record.json"), source="record.json"),
 )
+
+
+def test_a_plan_of_hours_on_a_cpu_says_what_is_faster():
+    network = "ResNet, 11,172,810 parameters; erm; CPU, 2 threads; 30 epochs of 6 steps"
+    assert quicker(network, 3601) == "; faster: a GPU, --model small_cnn, or images of 32 pixels (--size 32)"
+    other = network.replace("ResNet", "SmallCNN"), network.replace("CPU, 2 threads", "NVIDIA H200")
+    assert [quicker(network, 3599), *(quicker(run, 9999) for run in other)] == [""] * 3
 
 
 def test_json_goes_both_ways_with_null_for_what_is_not_finite():

@@ -189,6 +189,14 @@ def test_methods_for_labels_are_refused_on_real_targets(tmp_path: Path) -> None:
     assert not {"label_smoothing", "mixup", "ls_on_adv", "gaussian"} & set(offered)
 
 
+def test_data_options_are_named() -> None:
+    assert Setup("my.csv", own={"skip_bad": True}).own == {"skip_bad": True}
+    with pytest.raises(
+        InputError, match=r"a key of data_options to be .*, but got 'skipbad'; did you mean 'skip_bad'\?"
+    ):
+        Setup("my.csv", own={"skipbad": True})
+
+
 def test_typical() -> None:
     assert typical([0.1, 0.1]) == "0.1"
     assert typical([0.1, 0.3, 0.2]) == "0.2 (0.1 to 0.3)"

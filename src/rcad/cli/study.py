@@ -11,7 +11,7 @@ import typer
 from rcad.cli import options
 from rcad.cli.options import Machines, Reading, Source, Text, Training, option, parse_seeds
 from rcad.cli.screen import say, say_json, show_parts, table, warn
-from rcad.runs.words import duration, plural
+from rcad.runs.words import duration, plural, quicker
 from rcad.train.progress import show_progress
 
 
@@ -101,6 +101,7 @@ def _show_plan(plan: Mapping[str, Any], omissions: Sequence[str], as_json: bool)
     table(["method", "role", "tuned", "runs", "left"], rows)
     left, total = (sum(method[key] for method in methods) for key in ("left", "seconds"))
     faster = "; they train side by side, which is faster" if plan["side_by_side"] else ""
+    faster += quicker(plan["run"], total)
     time = f", about {duration(total)} one after the other, without evaluation{faster}" if left else ""
     say(f"\n{plural(plan['budget'], 'candidate')} on each split, {plural(left, 'run')} left{time}")
 

@@ -25,7 +25,7 @@ from rcad.runs.plain import config_id, from_plain, from_toml, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
 from rcad.runs.record import RunRecord
 from rcad.runs.store import WEIGHTS, Store
-from rcad.runs.words import duration, leading, mean_and_spread, said, seconds
+from rcad.runs.words import duration, leading, mean_and_spread, quicker, said, seconds
 from rcad.train.place import ENGINES, Place, follows, world
 from rcad.train.progress import SILENT, Calls, show_progress
 
@@ -249,7 +249,7 @@ def _print_configs(configs: Sequence[RunConfig], place: Place, as_json: bool) ->
             notes: list[str] = []
             words, total = plan_of(left[0], place, Calls(SILENT.overall, SILENT.detail, notes.append))
             shares = _shares(place.devices, len(left))
-            plans[left[0]] = f"# {words}, about {duration(total)} without evaluation{shares}\n"
+            plans[left[0]] = f"# {words}, about {duration(total)} without evaluation{shares}{quicker(words, total)}\n"
             plans[left[0]] += "".join(f"# {one_line(note)}\n" for note in notes)
     except (InputError, MissingExtraError) as error:
         refusal, plans = error, {}

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from rcad.data.dataset import Dataset, Splits
-from rcad.errors import InputError, command, shown, whole
+from rcad.errors import InputError, command, one_of, shown, whole
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows
 from rcad.loss.methods import METHODS, Method, method_defaults
@@ -82,6 +82,10 @@ class Setup:
     epochs: int | None = None
     model: str | None = None
     settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for key in self.own:
+            one_of("a key of data_options", key, ("drop", "labels", "file_column", "label_column", "skip_bad"))
 
     def config(self, rows: tuple[MethodRow, ...]) -> RunConfig:
         """The config of a method under the recipe that suits the data, with seed 0; one that has splits to judge by."""
