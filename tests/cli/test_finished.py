@@ -192,7 +192,7 @@ def test_predictions_replace_no_other_table(refused: Refused, run: str) -> None:
         "new",
         "--out",
         "mine.csv",
-        says="--out to be a new file or predictions to replace, but mine.csv holds something else;",
+        says="--out to be a new file or earlier predictions, but mine.csv is neither;",
     )
 
 

@@ -205,7 +205,7 @@ def test_images_that_the_table_does_not_list_are_counted(kaggle):
     (root / "images" / "d.png").unlink()
     assert load(root).omissions[-1].startswith("1 of 4 images not read"), "the cache must not remember"
     (root / "train.csv").write_text(TABLE.replace("cat", "Dog"))
-    assert load(root).omissions[-1].startswith("column 'label': 'Dog' and 'dog' count as different, ")
+    assert load(root).omissions[-1].startswith("column 'label': 'Dog' and 'dog' differ by case ")
 
 
 def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
@@ -256,7 +256,7 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
         ("file,a,b\na.png,1,2\nb.png,2,1\n", HERE, r"one column of classes in .*, but got a, b; pass"),
         ("name,label\nx,1\ny,2\n", HERE, "that names the images in .*; pass file_column="),
         (TABLE, {"labels": "other.csv"}, "a table of labels at other.csv, but there is none"),
-        (TABLE, {"target": "label"}, r"as label_column \(--label-column\), but got 'target', which is for tables$"),
+        (TABLE, {"target": "label"}, r"expected label_column \(--label-column\) for .*, but got 'target', for tables$"),
         (TABLE, {**HERE, "label_column": "lable"}, r"label_column to be a column .* did you mean 'label'\?"),
         ("file,label\na.png,1\nb.png,1\n", HERE, "at least 2 classes"),
     ],

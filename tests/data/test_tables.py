@@ -328,7 +328,7 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
 def test_levels_that_only_case_and_spaces_tell_apart_are_named():
     cells = ["yes", "Yes", "no", "NO", "new  york", "New York"]
     data = read(lines("a,b,y", *(f"{cell},{'uv'[i % 2]},{'pP'[i % 2]}" for i, cell in enumerate(cells * 2))))
-    end = "count as different, by case or spaces alone; write them alike"
+    end = "differ by case or spaces alone; write them alike"
     assert data.omissions == (
         f"column 'a': 'NO' and 'no', 'New York' and 'new  york', 'Yes' and 'yes' {end}",
         f"column 'y': 'P' and 'p' {end}",

@@ -289,9 +289,9 @@ def test_few_examples_to_judge_by_are_said(place: Place) -> None:
         run(configure(data, parse_method("erm"), epochs=1, settings=settings), place, watcher)
         return [note for note in watcher.notes if note.startswith("only ")]
 
-    chance = "their numbers are uncertain, and small differences may be chance"
-    assert said() == [f"only 6 validation examples: {chance}"]  # digits' test rows are 359
-    assert said("data.test_fraction=0.01") == [f"only 18 test examples and 6 validation examples: {chance}"]
+    chance = "so few that small differences may be chance"
+    assert said() == [f"only 6 validation examples, {chance}"]  # digits' test rows are 359
+    assert said("data.test_fraction=0.01") == [f"only 18 test examples and 6 validation examples, {chance}"]
     assert said("train.selection=last") == []
     assert said(data="digits") == []
 

@@ -201,12 +201,11 @@ def load_labelled(
     dataset = read_images("labels", paths, top, lambda: image_set, how, **key)
     if values is not None:
         dataset = replace(dataset, task="regression", train=Split(dataset.train.x, values[dataset.train.y]))
-    if unlisted := len({*names.values()} - {*chosen}):  # no part of the cache's key: they may come and go
-        omission = f"{unlisted:,} of {len({*names.values()}):,} images not read: {table.path.name} does not list them"
-        dataset = replace(dataset, note=f"{dataset.note}; {omission}", omissions=(*dataset.omissions, omission))
-    if alike := alike_levels(table, target):
-        dataset = replace(dataset, note=f"{dataset.note}; {alike}", omissions=(*dataset.omissions, alike))
-    return dataset
+    there, alike = {*names.values()}, alike_levels(table, target)
+    unlisted = len(there - {*chosen})  # no part of the cache's key: they may come and go
+    told = f"{unlisted:,} of {len(there):,} images not read: {table.path.name} does not list them" if unlisted else ""
+    added = [sentence for sentence in (told, alike) if sentence]
+    return replace(dataset, note="; ".join([dataset.note, *added]), omissions=(*dataset.omissions, *added))
 
 
 def _listed_once(

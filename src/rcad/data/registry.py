@@ -382,13 +382,10 @@ def _call(reader: str, name_or_path: str, reading: dict[str, Any], options: dict
     own = [name for name in parameters if name not in ("name_or_path", "reading", *reading)]
     for option in options:
         if option == "target" and "label_column" in own:
-            raise InputError(
-                f"expected the column of labels of {name_or_path} as label_column (--label-column), but got 'target', "
-                "which is for tables"
-            )
+            raise InputError(f"expected label_column (--label-column) for {name_or_path}, but got 'target', for tables")
         if not own:
             raise InputError(
-                f"expected no options for {name_or_path}, which is read in one way, but got {option!r}; leave it out"
+                f"expected no options for {name_or_path}, which has none, but got {option!r}; leave it out"
             )
         one_of(f"an option for {name_or_path}", option, own)
     if reading["stream"] and "stream" not in parameters:

@@ -308,9 +308,7 @@ def alike_levels(table: Table, name: str) -> str:
         by_look.setdefault(" ".join(level.split()).casefold(), []).append(level)
     groups = [" and ".join(map(repr, levels)) for levels in by_look.values() if len(levels) > 1]
     more = f", and {len(groups) - 3} more" if len(groups) > 3 else ""
-    told = (
-        f"column {name!r}: {', '.join(groups[:3])}{more} count as different, by case or spaces alone; write them alike"
-    )
+    told = f"column {name!r}: {', '.join(groups[:3])}{more} differ by case or spaces alone; write them alike"
     return told if groups else ""
 
 

@@ -207,9 +207,7 @@ def class_labels(table: Table, name: str) -> tuple[npt.NDArray[np.int64], tuple[
     return labels.astype(np.int64), tuple(classes)
 
 
-def image_labels(
-    table: Table, name: str, task: AnyTask
-) -> tuple[npt.NDArray[np.int64], tuple[str, ...], npt.NDArray[Any] | None]:
+def image_labels(table: Table, name: str, task: AnyTask) -> tuple[npt.NDArray[np.int64], tuple[str, ...], Any]:
     """For the images that a table lists: labels from 0, what they stand for, and that as numbers for regression."""
     if task != "regression":
         return *class_labels(table, name), None

@@ -71,9 +71,7 @@ def export(predictor: Predictor, path: Path, to: str | None = None) -> float:
     if path.suffix not in suffixes:
         raise InputError(f"expected a file that ends in {' or '.join(suffixes)}, but got {path}; rename it")
     if path.is_file() and (there := read_bytes(path)) and DESCRIPTION.encode() not in there:
-        raise InputError(
-            f"expected --out to be a new file or an export to replace, but {path} holds something else; name a new one"
-        )
+        raise InputError(f"expected --out to be a new file or an earlier export, but {path} is neither; name a new one")
     to = suffixes[path.suffix]
     x, expected = _example(predictor)
     whole, described = Whole(predictor).eval(), json.dumps(description(predictor))

@@ -78,12 +78,12 @@ class ImageInputs:
                 return self._array(read_arrays(path)[""], str(path))
             return self._files(path, skip_bad)
         images = x if isinstance(x, list | tuple) else [x]
-        if images and all(map(_is_pillow, images)):
+        if images and all(hasattr(image, "getexif") for image in images):  # Pillow's
             return self._resized(images)
         return self._array(x, "the array")
 
     def _resized(self, images: Sequence[Any]) -> Examples:
-        """Pillow's images, or pixels (H, W) or (H, W, 3), as those of files are brought to the run's size."""
+        """Pillow's images, brought to the run's size as those of files are."""
         pixels = np.stack([self._fitted(image, f"image {k}") for k, image in enumerate(images, 1)])
         return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), torch.from_numpy(pixels)))
 
@@ -91,24 +91,7 @@ class ImageInputs:
         pixels = _tensor(x)
         if pixels.ndim == 3 and self.shape[0] == 1:
             pixels = pixels[:, None]
-        if self.size and pixels.ndim == 4 and pixels.shape[1] == self.shape[0] and pixels.shape[2:] != self.shape[1:]:
-            pixels = self._checked(pixels, origin)
-            bytes_ = pixels if pixels.dtype == torch.uint8 else (255 * pixels).round().byte()
-            pillow = need("PIL.Image", "pillow")
-            last = [image.numpy() for image in bytes_.cpu().permute(0, 2, 3, 1)]
-            return self._resized(
-                [pillow.fromarray(image.squeeze(-1) if self.shape[0] == 1 else image) for image in last]
-            )
-        if tuple(pixels.shape[1:]) != self.shape or not len(pixels):
-            shape = ", ".join(map(str, self.shape))
-            raise InputError(
-                f"expected images of shape (N, {shape}) in {origin}, but got {tuple(pixels.shape)}; bring them to it"
-            )
-        pixels = self._checked(pixels, origin)
-        return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), pixels))
-
-    def _checked(self, pixels: Tensor, origin: str) -> Tensor:
-        if pixels.dtype != torch.uint8:
+        if pixels.dtype != torch.uint8 and len(pixels):
             pixels = pixels.float()
             low, high = pixels.min().item(), pixels.max().item()
             if not (low >= 0 and high <= 1):
@@ -116,7 +99,18 @@ class ImageInputs:
                     f"expected uint8 pixels or numbers in [0, 1] in {origin}, but got values from {low:.4g} to "
                     f"{high:.4g}; divide pixels by the largest there can be, and do not normalise them"
                 )
-        return pixels
+        shape = tuple(pixels.shape[1:])
+        if self.size and len(pixels) and shape != self.shape and len(shape) == 3 and shape[0] == self.shape[0]:
+            bytes_ = pixels if pixels.dtype == torch.uint8 else (255 * pixels).round().byte()
+            rows = bytes_.cpu().permute(0, 2, 3, 1).numpy()
+            rows = rows[..., 0] if self.shape[0] == 1 else rows
+            return self._resized([need("PIL.Image", "pillow").fromarray(row) for row in rows])
+        if shape != self.shape or not len(pixels):
+            wanted = ", ".join(map(str, self.shape))
+            raise InputError(
+                f"expected images of shape (N, {wanted}) in {origin}, but got {tuple(pixels.shape)}; bring them to it"
+            )
+        return Examples(len(pixels), ("row",), _parts(_numbered(len(pixels)), pixels))
 
     def _files(self, path: Path, skip_bad: bool) -> Examples:
         root, paths = (path, path.rglob("*")) if path.is_dir() else (path.parent, [path])
@@ -211,10 +205,6 @@ class TableInputs(TableFeatures):
                 unknown.append(f"{code.name!r} ({shown(new[0])}{', ...' if len(new) > 1 else ''})")
         if unknown:
             log.warning("categories that training did not have count as unknown: %s", ", ".join(unknown))
-
-
-def _is_pillow(x: Any) -> bool:
-    return hasattr(x, "getexif") and hasattr(x, "convert")
 
 
 def _tensor(x: Any) -> Tensor:
@@ -388,7 +378,7 @@ def write_csv(
         raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
     if out.is_file() and (header := read_bytes(out).partition(b"\n")[0]) and b",prediction," not in header:
         raise InputError(
-            f"expected --out to be a new file or predictions to replace, but {out} holds something else; name a new one"
+            f"expected --out to be a new file or earlier predictions, but {out} is neither; name a new one"
         )
     check_coverage(coverage)
     classes, counts, means = predictor.classes, Counter[str](), list[float]()

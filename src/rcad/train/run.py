@@ -71,10 +71,8 @@ class Execution:
             if self.ranks.leads:
                 write_log(self.log, self.trainer.rows)  # as it is, but now it outlasts a power cut
             if outcome == "diverged":
-                message = (
-                    f"the training loss was no longer finite in epoch {self.trainer.epoch}; train it again with a "
-                )
-                message += f"lower --lr (now {self.config.optim.lr:g})"
+                lower = f"lower --lr (now {self.config.optim.lr:g})"
+                message = f"the training loss was no longer finite in epoch {self.trainer.epoch}; {lower}"
                 return self._write("diverged", message=message)
             if outcome == "done" and not self.ranks.any(stop.is_set()):
                 with suppress(Stopped):
@@ -356,9 +354,7 @@ def few_judges(config: RunConfig, problem: Problem) -> list[str]:
     """A sentence where the examples that judge a run, or choose its epoch, are few."""
     parts = {"test": problem.test} | ({"validation": problem.val} if config.train.selection == "best" else {})
     few = [plural(len(y), f"{name} example") for name, (_, y) in parts.items() if 0 < len(y) < FEW]
-    return (
-        [f"only {' and '.join(few)}: their numbers are uncertain, and small differences may be chance"] if few else []
-    )
+    return [f"only {' and '.join(few)}, so few that small differences may be chance"] if few else []
 
 
 def low_alpha(method: Method, problem: Problem) -> list[str]:

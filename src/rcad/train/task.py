@@ -240,14 +240,10 @@ def as_asked(config: RunConfig, problem: Problem) -> RunConfig:
     rows = []
     for name, values in config.method:
         own = dict(values)
-        if (
-            name in MEASURABLE
-            and is_number(own.get("alpha"))
-            and math.isclose(own["alpha"], measured_alpha(problem), rel_tol=SAME_ALPHA)
-        ):
-            own["alpha"] = AUTO
-            if own.get("lam") == weight_for(AUTO, real=not problem.classes) and (name, "lam") in CHANGED:
-                own["lam"] = AUTO
+        alpha: Any = own.get("alpha") if name in MEASURABLE else None
+        if is_number(alpha) and math.isclose(alpha, measured_alpha(problem), rel_tol=SAME_ALPHA):
+            default = own.get("lam") == weight_for(AUTO, real=not problem.classes) and (name, "lam") in CHANGED
+            own |= {"alpha": AUTO, "lam": AUTO} if default else {"alpha": AUTO}
         rows.append((name, tuple(sorted(own.items()))))
     return replace(config, method=tuple(rows))
 

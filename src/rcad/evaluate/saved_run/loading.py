@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -206,16 +206,18 @@ def foreign_inputs(saved: SavedRun, name: str, count: int, seed: int) -> Tensor:
     if name == parse_spec(saved.record.config.data.name)[0]:
         raise InputError(f"expected another data set than the run's own, but got {name!r}; name one, or noise")
     table, dataset, device = _table_file(saved, name), None, saved.problem.device
-    if table is None and saved.is_image and (files := _flat_images(saved, name)):
-        return _decoded([files[row] for row in draw_rows(len(files), count, seed).tolist()], saved)
     if table is None:
         try:
+            if saved.is_image and (files := _flat_images(saved, name)):
+                rows, side = draw_rows(len(files), count, seed).tolist(), max(saved.shape[1:])
+                pixels = np.stack([decode(read_bytes(files[row]), str(files[row]), side) for row in rows])
+                return as_images(torch.from_numpy(pixels).to(device), saved.shape)
             dataset = saved.loader.other(name, max(saved.shape[1:]) if saved.is_image else None)
         except SizesDifferError:  # images, of no use for a table in any size
             if saved.is_image:
                 raise
-        except InputError as error:
-            raise _unskipped(error) from None
+        except InputError as error:  # without the advice of an option that `rcad evaluate` does not have
+            raise InputError(str(error).replace(", or pass --skip-bad", "")) from None
     if (table is None and (dataset is None or dataset.is_image)) != saved.is_image:
         own, other = ("images", "a table") if saved.is_image else ("a table", "images")
         raise InputError(f"expected {own} as the run was trained on, but {name} holds {other}; name another set")
@@ -237,21 +239,6 @@ def _flat_images(saved: SavedRun, name: str) -> list[Path]:
     if path is None or not path.is_dir() or recognise(path) is not None:
         return []
     return sorted(file for file in path.rglob("*") if is_image_name(file.name) and file.is_file())
-
-
-def _decoded(files: Sequence[Path], saved: SavedRun) -> Tensor:
-    """Images as the run takes them; of differing sizes the largest centred square."""
-    side = max(saved.shape[1:])
-    try:
-        pixels = [decode(read_bytes(file), str(file), side) for file in files]
-    except InputError as error:
-        raise _unskipped(error) from None
-    return as_images(torch.from_numpy(np.stack(pixels)).to(saved.problem.device), saved.shape)
-
-
-def _unskipped(error: InputError) -> InputError:
-    """The error without the advice of an option that `rcad evaluate` does not have."""
-    return InputError(str(error).replace(", or pass --skip-bad", ""))
 
 
 def _table_file(saved: SavedRun, name: str) -> Table | None:
