@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rcad.paper.report.tables import MEASURES, mean_of, measure_table
 from rcad.report.document import Table
 from rcad.runs.pack import read_pack
 from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
 from rcad.study.statistics import Paired
 from rcad_docs import few_labels, made
 from rcad_docs.few_labels import N500, N2000, VIEWS, gain, studies
@@ -145,6 +147,18 @@ def test_what_is_said_of_tuned_methods() -> None:
     last = [(decay, by_decay[decay]["metrics"]["nll"]) for decay in sorted(by_decay)[-2:]]
     said = ", ".join(f"{nll:.1f} at {decay:.4f}" for decay, nll in last)
     assert f"still falls there (500 images, small CNN: {said})" in page
+    runs = [run.record for run in read_pack(ROOT / "results/images/cifar100-500-decay-small_cnn.jsonl.gz").values()]
+    beyond: dict[float, list[RunRecord]] = {}
+    for record in runs:
+        if record.config.method[-1][0] == "erm":
+            beyond.setdefault(record.config.optim.weight_decay, []).append(record)
+    assert {len(some) for some in beyond.values()} == {2}
+    nats = [
+        f"{fmean(r.epochs[-1]['val_nll'] for r in some):.1f} at {decay:.2g}" for decay, some in sorted(beyond.items())
+    ]
+    assert f"on the CPU in fp32: {', '.join(nats[:3])} and {nats[3]}, while" in page
+    right = [fmean(r.metrics["last_accuracy"] for r in beyond[decay]) for decay in (min(beyond), max(beyond))]
+    assert f"test images falls from {right[0]:.1f}% to {right[1]:.1f}%." in page
     for (kind, n), found in ((key, search(VIEWS, *key)) for key in edge):
         falling = sorted(found["trials"], key=lambda trial: trial["values"].get(DECAY, USUAL))
         assert falling[-1]["metrics"]["nll"] < falling[-2]["metrics"]["nll"], (kind, n)
