@@ -287,6 +287,24 @@ def test_the_gain_on_2000_images_is_within_the_noise_of_training() -> None:
     assert f"the mean of the three is {signed(together.mean, 1)} ± {together.half:.1f}." in page
 
 
+def test_what_an_attack_leaves() -> None:
+    left: dict[str, list[Any]] = {}
+    for run in read_pack(ROOT / "results/images/cifar100-2k-paper.jsonl.gz").values():
+        attacked = [e["numbers"] for e in run.evaluations.values() if e["suite"] == "attacks"]
+        left.setdefault(run.record.config.method[-1][0], []).extend(attacked)
+
+    def kept(row: str, counted: str) -> str:
+        return f"{fmean(numbers[f'{counted}_fgsm_0.05'] for numbers in left[row]):.1f}%"
+
+    page, under = words("docs/evidence/index.md"), "accuracy_under"
+    assert f"leaves RCAD {kept('rcad', under)} and ERM {kept('erm', under)}, both below chance" in page
+    right = f"RCAD has {kept('rcad', 'attacked_accuracy')}, and ERM {kept('erm', 'attacked_accuracy')}."
+    assert f"Where images count that were right before it too, {right}" in page
+    rivals = kept("adversarial_training", under), kept("ada", under), kept("me_ada", under)
+    assert f"FGSM training keeps {rivals[0]}, ADA and ME-ADA {rivals[1]}." in page
+    assert rivals[1] == rivals[2]
+
+
 def test_what_is_said_beside_the_verdicts() -> None:
     page = words("docs/evidence/index.md")
     decay = over("tuned", "ERM", N2000, "accuracy", of="paper")
