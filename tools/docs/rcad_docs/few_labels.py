@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rcad.paper.claims import ENTROPY, RANDOM, gain_of
-from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report.few_labels import change, mean_text
+from rcad.paper.claims import ENTROPY, RANDOM
+from rcad.paper.record import Place, Study
+from rcad.paper.report.few_labels import change, gain_over, mean_text
 from rcad.paper.report.few_labels import in_short as short_table
 from rcad.paper.report.tables import MEASURES
 from rcad.report import markdown
@@ -51,8 +51,8 @@ def tuned_place(every: dict[str, Study], row: str, column: str) -> Place | None:
 
 def gain(place: Place, base: Place, metric: str) -> Paired:
     """By how much better at the last epoch, on the same seeds."""
-    paired, why = gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), MEASURES[metric].higher, fewest=2)
-    assert paired is not None, why
+    paired = gain_over(place, base, metric)
+    assert paired is not None, (place.row, place.column)
     return paired
 
 
