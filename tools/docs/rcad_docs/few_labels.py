@@ -65,7 +65,7 @@ def in_short(root: Path) -> str:
     """README's table: 2,000 images, everything against ERM with the paper's settings; the report's first table."""
     found = short_table(report(root).records.studies)
     assert found is not None
-    return table(found.header, [[*map(markdown.cell_text, row)] for row in found.body], numbers=True)
+    return table(found.header, [[*map(markdown.cell_text, row)] for row in found.cells], numbers=True)
 
 
 def tuned(root: Path) -> str:
