@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rcad.paper.claims import ENTROPY, RANDOM
 from rcad.paper.record import Place, Study
-from rcad.paper.report.few_labels import change, gain_over, mean_text
+from rcad.paper.report.few_labels import change, last_gain, mean_text
 from rcad.paper.report.few_labels import in_short as short_table
 from rcad.paper.report.tables import MEASURES
 from rcad.report import markdown
@@ -51,7 +51,7 @@ def tuned_place(every: dict[str, Study], row: str, column: str) -> Place | None:
 
 def gain(place: Place, base: Place, metric: str) -> Paired:
     """By how much better at the last epoch, on the same seeds."""
-    paired = gain_over(place, base, metric)
+    paired = last_gain(place, base, metric)
     assert paired is not None, (place.row, place.column)
     return paired
 

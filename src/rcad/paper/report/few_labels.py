@@ -81,14 +81,14 @@ def in_short(studies: Sequence[Study]) -> Table | None:
 
 def change(place: Place, base: Place, metric: str) -> Cell:
     """Mean change at the last epoch (a lower NLL is negative) ± half of its 95% interval; marked: a gain."""
-    gain, measure = gain_over(place, base, metric), MEASURES[metric]
+    gain, measure = last_gain(place, base, metric), MEASURES[metric]
     if gain is None:
         return Cell("" if place is base else "-")
     mean = signed(gain.mean if measure.higher else -gain.mean, measure.digits)
     return Cell(f"{mean} ± {gain.half:.{measure.digits}f}", mark="good" if gain.low > 0 else "")
 
 
-def gain_over(place: Place, base: Place, metric: str) -> Paired | None:
+def last_gain(place: Place, base: Place, metric: str) -> Paired | None:
     """How much better a cell is than another at the last epoch, on the same seeds; None where that is not known."""
     sides = (cell.by_seed(LAST + metric) for cell in (place, base))
     return None if place is base else gain_of(*sides, MEASURES[metric].higher, fewest=2)[0]
@@ -184,7 +184,7 @@ def figure(rows: Sequence[Gain]) -> Figure:
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:
     _, tuned, more = study.title.partition(EVERY_METHOD)
-    compared = {metric: gain_over(place, base, metric) for metric in MEASURES}
+    compared = {metric: last_gain(place, base, metric) for metric in MEASURES}
     return Gain(f"{_network(study)}, {tuned + more or PAPER}", column, row, place, compared)
 
 
