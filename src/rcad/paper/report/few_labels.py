@@ -90,8 +90,8 @@ def change(place: Place, base: Place, metric: str) -> Cell:
 
 def last_gain(place: Place, base: Place, metric: str) -> Paired | None:
     """How much better a cell is than another at the last epoch, on the same seeds; None where that is not known."""
-    sides = (cell.by_seed(LAST + metric) for cell in (place, base))
-    return None if place is base else gain_of(*sides, MEASURES[metric].higher, fewest=2)[0]
+    ours, theirs = (cell.by_seed(LAST + metric) for cell in (place, base))
+    return None if place is base else gain_of(ours, theirs, MEASURES[metric].higher, fewest=2)[0]
 
 
 def mean_text(place: Place, metric: str) -> str:
