@@ -29,11 +29,11 @@ from rcad.paper.theory.problem import (
     margins,
     mean_interval,
     norms,
-    share_interval,
     training_accuracy,
 )
 from rcad.paper.theory.simulation import LARGE, SMALL, Settings, Trajectories
 from rcad.study.judge import Verdict
+from rcad.study.statistics import share_interval
 
 CLAIMS = TARGETS["F5"].claims
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
@@ -70,9 +70,10 @@ def _difference(name: str, values: Tensor, unit: float = 1.0) -> Claim:
 
 
 def _level(name: str, holds: Tensor, more: str = "") -> Claim:
-    interval = share_interval(holds)
+    share = holds.double().mean().item()
+    interval = Interval(share, *share_interval(share, len(holds)))
     verdict = judge_interval(interval, 0.5, "not reproduced")  # of what one draw shows: most draws must show it
-    ours = f"{interval.value:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]{more}"
+    ours = f"{share:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]{more}"
     return _claim(name, verdict, ours, f"{CLAIMS[name]['rule']} in most draws, 95% interval above 50%")
 
 
