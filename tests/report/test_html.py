@@ -222,8 +222,7 @@ def test_markdown_says_all_but_what_is_folded() -> None:
         r"Word_s &amp; \_more\_.",
         "between",
         "in nats",
-        "| method | NLL | why |\n| --- | --: | --- |\n| erm | 0.9 ± 0.1 | a \\| b |\n"
-        "| **rcad** (alpha 1) | - |  |",
+        "| method | NLL | why |\n| --- | --: | --- |\n| erm | 0.9 ± 0.1 | a \\| b |\n| **rcad** (alpha 1) | - |  |",
         "Next:",
         "```\nrcad compare\n```",
         "- made by: us\n",
