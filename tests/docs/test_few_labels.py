@@ -36,7 +36,7 @@ def test_the_report_opens_with_the_short_table_and_calls_every_study_by_a_name_o
     document = few_labels.report(ROOT).document
     opening = document.sections[0].parts[0]
     assert isinstance(opening, Table)
-    assert [cell.text for cell in opening.body[-1]] == ["two views, weight decay tuned", *README_ROW]
+    assert [cell.text for cell in opening.cells[-1]] == ["two views, weight decay tuned", *README_ROW]
     names = [section.short or section.title for section in document.sections]
     assert len(names) == len({*names})
     assert {"T4", "T4, tuned", "T4, tuned, 16 candidates", "T4, tuned, small CNN"} <= {*names}
