@@ -153,6 +153,10 @@ def test_what_is_said_of_tuned_methods() -> None:
         if record.config.method[-1][0] == "erm":
             beyond.setdefault(record.config.optim.weight_decay, []).append(record)
     assert {len(some) for some in beyond.values()} == {2}
+    others = {name: [r for r in runs if r.config.method[-1][0] == name] for name in ("rcad", "rcad_random")}
+    assert {(len(some), some[0].config.optim.weight_decay) for some in others.values()} == {(2, 0.03)}
+    both = {f"{fmean(r.epochs[-1]['val_nll'] for r in some):.2f}" for some in others.values()}
+    assert f"with the alpha and lam chosen above, have {' '.join(both)} both" in page
     nats = [
         f"{fmean(r.epochs[-1]['val_nll'] for r in some):.1f} at {decay:.2g}" for decay, some in sorted(beyond.items())
     ]
