@@ -75,7 +75,7 @@ def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> No
     assert not OUT.exists()
     done(*words, "--seeds", "3,", "--runs", "kept", "--out", "one")
     shown = done(*words, "--runs", "kept", "--dry-run").out
-    assert "2 splits (seeds 3, 5); judged by nll\none run: SmallCNN, " in shown
+    assert "2 splits (seeds 3, 5)\nquestion: is rcad better than ERM by nll?\none run: SmallCNN, " in shown
     assert re.search("\n1 candidate on each split, 2 runs left, about .* one after the other, without eval", shown)
     table = done(*COMPARE, "--dry-run").out
     assert "optim.weight_decay, alpha, lam" in table
@@ -86,6 +86,28 @@ def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> No
     refused(
         *words, "--set", "train.precision=bf16", "--device", "cpu", "--out", "o", "--dry-run", says="expected a GPU"
     )
+
+
+def test_the_question_is_fixed_before_the_runs(done: Cli, refused: Refused) -> None:
+    """It may be about any method, which takes part by being named; in one folder it stays what it was."""
+    words = (*COMPARE, "--methods", "rcad", "--no-controls")
+    asked = (*words, "--question", "adversarial_training")
+    record = done(*asked, "--json").json()
+    assert list(record["methods"]) == ["erm", "rcad", "adversarial_training"]
+    assert [record["question"][key] for key in ("method", "against")] == ["adversarial_training", "erm"]
+    assert record["sentences"][0].startswith("NLL: adversarial_training ")
+    assert "is adversarial_training better than ERM by NLL?" in (OUT / "compare.md").read_text()
+    rivals = {(gap["method"], gap["metric"]) for gap in record["differences"] if gap["against"] == "rcad"}
+    assert rivals == {("adversarial_training", "nll"), ("adversarial_training", "rmse")}
+    again = done(*shlex.split(record["command"])[1:], "--dry-run").out
+    assert "\nquestion: is adversarial_training better than ERM by nll?\n" in again
+    assert again.endswith(" 0 runs left\n")
+    says = "expected --question adversarial_training as in rcad-compare/compare.json, but got rcad; pass another --out"
+    refused(*words, "--methods", "rcad,adversarial_training", says=says)
+    refused(*words, "--question", "erm", "--out", "o", says="expected --question to be one of rcad, but got 'erm'")
+    # Without RCAD the first of the methods is asked about.
+    plan = done(*COMPARE, "--methods", "me_ada,adversarial_training", "--out", "o", "--dry-run", "--json").json()
+    assert plan["question"] == {"method": "me_ada", "against": "erm", "metric": "nll"}
 
 
 def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:

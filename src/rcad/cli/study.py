@@ -22,6 +22,9 @@ def compare(
         "--methods A,B,..",
         "Default: erm, label_smoothing, rcad; for regression erm, rcad. Your own: mymodule:my_method.",
     ),
+    question: Text = option(
+        "--question METHOD", "The method that is asked about first. Default: rcad, or the first of --methods."
+    ),
     reading: Reading,
     metric: Text = option("--metric METRIC", "The metric that decides: nll (default), accuracy, brier or rmse."),
     seeds: Text = option("--seeds N|A,B,..", "N splits (seeds 0 to N-1), or these. Default: 10."),
@@ -42,15 +45,16 @@ def compare(
 ) -> None:
     """Compare methods on your own data: equal tuning budgets, several splits, a statistical test, a report.
 
-    The first line answers: is RCAD better than ERM by --metric? Each seed is another split of the data. ERM is
-    always among the methods; with RCAD come its two controls: a random direction, and no step. The report is
-    OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test does. Run the same
-    command again to continue or to add methods: nothing is trained twice. Exit code 1: a run that was tested diverged.
+    The first line answers: is RCAD, or the method of --question, better than ERM by --metric? Each seed is another
+    split of the data. ERM is always among the methods; with RCAD come its two controls: a random direction, and no
+    step. The report is OUT/index.html, compare.md and compare.json. It names a winner only if the statistical test
+    does. Run the same command again to continue or to add methods: nothing is trained twice. Exit code 1: a run that
+    was tested diverged.
 
     rcad compare --data my.csv --target colour --epochs 3 --budget 2
     rcad compare --data diabetes --methods rcad --seeds 4 --out diabetes
     rcad compare --data my.csv --target price --methods "rcad(alpha=1), me_ada"
-    rcad compare --data digits[:60] --methods erm,mymodule:my_method --seeds 3
+    rcad compare --data digits[:60] --question mymodule:my_method --seeds 3
     rcad compare --data my.csv --target colour --dry-run
     """
     numbers = parse_seeds(None, seeds or "10", training.setting)
@@ -64,7 +68,7 @@ def compare(
         workplace(out, runs, track=track, **reading.places, **machines.places) as (folder, place),
         show_progress(quiet=quiet or dry_run, as_json=as_json, answer_first=True) as progress,
     ):
-        work = Work(setup, methods, metric, numbers, budget, controls, folder, place)
+        work = Work(setup, methods, question, metric, numbers, budget, controls, folder, place)
         if dry_run:
             plan = work.plan()
         else:
@@ -92,8 +96,9 @@ def _show_plan(plan: Mapping[str, Any], omissions: Sequence[str], as_json: bool)
     methods, seeds = plan["methods"], plan["seeds"]
     sizes = ", ".join(f"{count:,} {name}" for name, count in plan["sizes"].items())
     splits = f"{plural(len(seeds), 'split')} (seeds {', '.join(map(str, seeds))})"
-    say(f"{plan['data']}: {sizes} examples on each of {splits}; judged by {plan['metric']}")
-    say("\n".join([*omissions, f"one run: {plan['run']}\n"]))
+    say(f"{plan['data']}: {sizes} examples on each of {splits}")
+    say("\n".join([*omissions, f"question: is {plan['question']['method']} better than ERM by {plan['metric']}?"]))
+    say(f"one run: {plan['run']}\n")
     rows = []
     for method in methods:
         tuned = [words.partition("=")[0] for words in method["space"]]

@@ -1,7 +1,7 @@
 """Does it help on MY data? Every method with the same search on the same splits, each split's test set read once.
 
-The first question is asked before the runs: is RCAD better than ERM by one metric? It is judged alone. Everything else,
-controls and other metrics, is a second family (see `judge`).
+The first question is asked before the runs: is RCAD, or another method, better than ERM by one metric? It is judged
+alone. Everything else, controls and other metrics, is a second family (see `judge`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged
+from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged, with_rcad
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
+    BASE,
     METRICS,
     Contestant,
     HeldOut,
@@ -98,6 +99,7 @@ def compare(
     task: str | None = None,
     size: int | None = None,
     data_options: Mapping[str, Any] | None = None,
+    question: str | None = None,
     metric: str | None = None,
     seeds: int | Sequence[int] = SEEDS,
     budget: int | None = None,
@@ -122,6 +124,8 @@ def compare(
         data, target, task, size, data_options: the data, as in `rcad.tune`.
         methods: "erm,rcad(alpha=0.3)" or a list; by default ERM, label smoothing (on labels) and RCAD. ERM is always
             among them.
+        question: the method that is asked about first: is it better than ERM? By default RCAD, or the first of
+            `methods`. It takes part whether `methods` has it or not.
         metric: what decides, named before the runs: "nll" (the default), "accuracy", "brier"; for regression "rmse".
         seeds: so many splits, or these seeds; each is a split of its own.
         budget: candidates each method tries on each split; by default 8, and 1 (no tuning) where runs are slow.
@@ -137,7 +141,7 @@ def compare(
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=devices, **where) as (folder, place):
-        work = Work(setup, methods, metric, each_once(seeds), budget, controls, folder, place)
+        work = Work(setup, methods, question, metric, each_once(seeds), budget, controls, folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)
 
@@ -148,6 +152,7 @@ class Work:
 
     setup: Setup
     methods: str | Sequence[str] | None
+    question: str | None
     metric: str | None
     seeds: list[int]
     given_budget: int | None
@@ -165,14 +170,18 @@ class Work:
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
-        for text in () if self.methods is None else split_methods(self.methods):
+        more = [] if self.question is None else [self.question]
+        for text in [*([] if self.methods is None else split_methods(self.methods)), *more]:
             with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
-        roles = lineup([named_method(text) for text in names], controls=self.controls)
-        if len(roles) < 2:
+        roles = lineup([named_method(text) for text in (*names, *more)], controls=self.controls)
+        asked = [method_text(rows) for rows, role in roles if role == "asked"]
+        if not asked:
             raise InputError(f"expected a method to compare ERM with, but got {names[0]}; e.g. --methods erm,rcad")
+        subject = (with_rcad(asked) or asked)[0] if self.question is None else method_text(named_method(self.question))
+        one_of("--question", subject, asked)
         small = dataset.is_image and first.model.name == "auto" and first.optim.name == "adamw"
         if setup.epochs is None and small:
             self.setup = setup = replace(setup, epochs=EPOCHS)
@@ -205,6 +214,7 @@ class Work:
             "epochs": config.train.epochs,
             "metric": main,
             "metrics": self.metrics,
+            "question": {"method": subject, "against": BASE, "metric": main},
             "test_ratio": overlap(dataset, problem.splits),
             "sizes": {"train": len(problem.train[1]), "validation": len(problem.val[1]), "test": len(problem.test[1])},
             "held_out": self.held_out.to_dict(),
@@ -253,6 +263,7 @@ class Work:
         """`rcad compare ...` with what was left to it written out."""
         words = ["rcad", "compare", "--data", self.setup.data, "--methods", ",".join(names), *self.setup.options()]
         words += [word for setting in self.setup.settings for word in ("--set", setting)]
+        words += [] if self.question is None else ["--question", self.question]
         counted = self.seeds == list(range(len(self.seeds)))
         seeds = str(len(self.seeds)) if counted else ",".join(map(str, self.seeds))
         words += ["--metric", self.metrics[0], "--seeds", seeds, "--budget", str(self.budget)]
@@ -306,7 +317,8 @@ class Work:
         progress.note(f"{name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
-        record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}
+        subject = self.settings["question"]["method"]
+        record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"], subject)}
         record["next"] = self._next(cells, record["question"])
         record["versions"] = versions(("rcad", "torch", "numpy", "scipy"))
         return plain(COMPARISON.stamp({"target": KIND, **record}))
@@ -383,7 +395,7 @@ def _middle(values: Sequence[Any]) -> Any:
 def _options(line: str) -> dict[str, str]:
     """The options of `rcad compare ...` that change its runs, by name; those of --set by their field."""
     found = re.findall(r" (?:--set '?)?([\w.-]+)[ =](?!--)(.*?)'?(?= --|$)", line)
-    return {name: value for name, value in found if name not in ("--methods", "--out", "--epochs")}
+    return {name: value for name, value in found if name not in ("--methods", "--question", "--out", "--epochs")}
 
 
 def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -392,7 +404,8 @@ def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> di
     record = earlier([out / name for name in Comparison.NAMES], "comparison", target=KIND)
     if record is None:
         return {}
-    before = shaped(f"the comparison in {path}", record, {"about": dict, "methods": {str: cell}})
+    kind = {"about": dict, "methods": {str: cell}, "question": {"method": str}}
+    before = shaped(f"the comparison in {path}", {"question": settings["question"], **record}, kind)
     asked = {key: settings[key] for key in ("seeds", "budget", "epochs", "metric")}
     there = {key: before.get(key, value) for key, value in asked.items()}
     refuse_changed(path, {**before["about"], **there}, {**plain(settings["about"]), **asked})
@@ -401,4 +414,6 @@ def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> di
         raise InputError(
             f"expected the methods that {path} compares, but {lost[0]} is not among them; add it, or pass another --out"
         )
+    there, asked = ({"--question": one["question"]["method"]} for one in (before, settings))
+    refuse_changed(path, there, asked)  # it was asked before the runs
     return before  # type: ignore[no-any-return]

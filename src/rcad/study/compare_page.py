@@ -27,9 +27,12 @@ UNTUNED = "Untuned: each method was trained once on each split with its defaults
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 
 
-def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
-    """The part of a record that follows from the results alone; the question is about the first of the metrics."""
-    differences = compared(cells, metrics, test_ratio)
+def judged(cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str | None = None) -> dict[str, Any]:
+    """The part of a record that follows from the results alone; the question is about the first of the metrics.
+
+    `subject` is its method; None for RCAD.
+    """
+    differences = compared(cells, metrics, test_ratio, subject)
     record = {
         "metric": metrics[0],
         "metrics": list(metrics),
@@ -48,14 +51,22 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str,
     return {**record, "sentences": sentences(record)}
 
 
-def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[dict[str, Any]]:
-    """The question, judged alone; then every method against ERM, the user's own against RCAD, and RCAD against its
-    controls, by every metric."""
+def with_rcad(methods: Iterable[str]) -> list[str]:
+    """Those of which RCAD is a part."""
+    return [name for name in methods if "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]]
+
+
+def compared(
+    cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str | None = None
+) -> list[dict[str, Any]]:
+    """The question, judged alone; then every method against ERM, the question's and the user's own against RCAD, and
+    RCAD against its controls, by every metric."""
     (base,), controls, methods = (_named(cells, role) for role in ("base", "control", "asked"))
-    rcads = [name for name in methods if "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]]
-    first = (rcads or methods)[0]
+    rcads = with_rcad(methods)
+    first = subject or (rcads or methods)[0]
     pairs = [(first, base), *((name, base) for name in cells if name not in (base, first))]
-    pairs += [(name, rcad) for name in methods if ":" in name for rcad in rcads if rcad != name]
+    own = [name for name in methods if ":" in name or (name == first and name not in rcads)]
+    pairs += [(name, rcad) for name in own for rcad in rcads if rcad != name]
     pairs += [(rcad, control) for rcad in rcads for control in controls]
     questions = [(*pair, metric) for metric in metrics for pair in pairs]
     differences = []
@@ -113,7 +124,8 @@ def document(record: Record) -> Document:
     lead = (
         f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
         f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
-        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
+        f"testing. Asked before the runs: is {record['question']['method']} better than ERM by "
+        f"{WORDS[record['metric']]}?"
     )
     return Document(
         f"Does it help on {record['data']}?",
@@ -251,11 +263,11 @@ def results_table(record: Record) -> Table:
 
 
 def difference_tables(record: Record) -> list[Table]:
-    """The question; the other methods and metrics against ERM; methods of one's own against RCAD; RCAD's controls."""
+    """The question; other methods and metrics against ERM; its method and one's own against RCAD; RCAD's controls."""
     captions = {
         "base": "Against ERM. A gain is positive where the method is better, whichever way the metric points. Verdicts "
         "are corrected for the number of comparisons (Holm), intervals are not.",
-        "asked": "Your method against RCAD.",
+        "asked": "Against RCAD.",
         "control": "RCAD against its controls: is the adversarial direction what helps?",
     }
     question = _difference_table(record, record["differences"][:1], "The question, judged alone.", "p")
