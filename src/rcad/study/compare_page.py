@@ -24,6 +24,8 @@ CPU_TIME = "CPU time"
 """The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
 UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
+SOLVED = {"accuracy": 0.5, "nll": 0.02, "brier": 0.01}
+"""A smaller gain on labels does not matter: where ERM is as near to perfect as that, no method can gain more."""
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 
 
@@ -142,9 +144,9 @@ def document(record: Record) -> Document:
 
 
 def sentences(record: Record) -> list[str]:
-    """The answer to the question, whether the direction is why, and then a sentence for each metric."""
+    """The answer to the question, whether it matters, whether the direction is why, then a sentence for each metric."""
     question, *gaps = record["differences"]
-    lines = [_answer(question, len(record["seeds"])), *_direction(record)]
+    lines = [_answer(question, len(record["seeds"])), *_solved(record), *_direction(record)]
     for metric in record["metrics"]:
         against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
         if against_base:
@@ -176,6 +178,16 @@ def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
     if gap["outcome"] == "undecided":
         return f"{method} is not shown to differ from {rival} ({evidence}){reach}."
     return f"{method} is {gap['outcome']} than {rival} ({evidence})."
+
+
+def _solved(record: Record) -> list[str]:
+    """Where ERM leaves next to nothing to gain by the metric of the question, that it does."""
+    metric, summary = record["metric"], record["results"][record["base"]][record["metric"]]["summary"]
+    if summary is None or "accuracy" not in record["metrics"]:
+        return []
+    left = 100 - summary["mean"] if metric == "accuracy" else summary["mean"]
+    gain = f"no method can gain more than {left:.2g}{UNITS[metric]}, too little to matter, whatever the verdict"
+    return [f"ERM already solves this task: {gain}."] if left <= SOLVED[metric] else []
 
 
 def _direction(record: Record) -> list[str]:
