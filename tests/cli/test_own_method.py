@@ -146,7 +146,7 @@ def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli, refused: Refu
     assert "Against RCAD." in result.out
     assert "there already" in done(*words, "--methods", methods).err
     files(own_code_dot_py=code + "\n# changed\n")
-    refused(*words, "--methods", methods, says="pass another --out")
+    refused(*words, "--methods", methods, says="expected the same code as made own_code:penalty in ")
 
 
 def test_a_term_that_makes_every_run_diverge(cli: Cli) -> None:

@@ -11,6 +11,7 @@ import pytest
 from cli.conftest import Cli, Refused
 from forked import interrupted
 from made import files, saved, table
+from rcad.runs.files import unsealed, write_sealed
 from rcad.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -59,7 +60,7 @@ def test_a_table_with_categories_and_the_same_command_again(
     ):
         refused(*COMPARE, *words, says=says)
     files(my_dot_csv=table().replace("1", "2", 1))
-    refused(*COMPARE, says="code that made erm in rcad-compare/compare.json, but one of them has changed; pass another")
+    refused(*COMPARE, says="the same data as made erm in rcad-compare/compare.json, but got others; pass another --out")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
 
@@ -115,6 +116,23 @@ def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:
     record = cli(*COMPARE, *words, "--json").json()
     assert "--set train.batch_size=16 --set optim.lr=0.002" in record["command"]
     assert "nothing.safetensors" in cli(*COMPARE, "--out", "other", "--weights", "nothing.safetensors").err
+
+
+def test_what_has_changed_beside_the_settings_is_named(done: Cli, refused: Refused) -> None:
+    done("train", *COMPARE[1:7], "--method", "erm", "--seeds", 2)
+    first, second = (next(Path("runs", run).glob("*.safetensors")) for run in Store.open("runs").ids())
+    Path("start.safetensors").write_bytes(first.read_bytes())
+    words = (*COMPARE, "--no-controls", "--budget", 1, "--weights", "start.safetensors")
+    done(*words)
+    Path("start.safetensors").write_bytes(second.read_bytes())
+    refused(*words, says="expected the same weights as made erm in rcad-compare/compare.json, but got others; pass")
+    files(my_dot_csv=table().replace("1", "2", 1))
+    refused(*words, says="expected the same data and weights as made erm in")
+    record = unsealed(saved(OUT / "compare.json"))
+    for cell in record["methods"].values():
+        del cell["made_from"]  # as before they were told apart
+    write_sealed(OUT / "compare.json", record)
+    refused(*words, says="expected the same data, weights, code and version of rcad as made erm in")
 
 
 def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:

@@ -17,8 +17,9 @@ from signal import SIGINT
 from typing import Any
 
 from rcad.errors import InputError, command, fitting, is_number, one_of, shaped, whole
-from rcad.loss.method_rows import has_own, method_text, named_method, sources
+from rcad.loss.method_rows import has_own, method_text, named_method
 from rcad.loss.methods import method_defaults
+from rcad.report.numbers import listed
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
@@ -233,9 +234,11 @@ class Work:
             if cell["key"] != about["key"]:
                 line = self.settings["command"]
                 refuse_changed(out / FILE, _options(before.get("command", line)), _options(line))
+                old, new = cell.get("made_from") or {}, about["made_from"]
+                changed = [part for part in new if old.get(part, new[part]) != new[part]]
                 raise InputError(
-                    f"expected the data, weights and code that made {contestant.name} in {out / FILE}, but one of them "
-                    "has changed; pass another --out to keep both"
+                    f"expected the same {listed(changed or [*new, 'version of rcad'])} as made {contestant.name} in "
+                    f"{out / FILE}, but got others; pass another --out to keep both"
                 )
             cell.update(about)
         return cells
@@ -300,14 +303,12 @@ class Work:
 
     def _compete(self, contestant: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
         """Add a method's results to the cells, and write them as soon as they are there."""
-        name, rows, _ = contestant
+        name = contestant.name
         if known := name in self.known:
             cell = self.known[name]
         else:
             cell = compete(self._planned(contestant), self.metrics[0], backend, progress)
         cells[name] = cell
-        if sources(rows):
-            cell["sources"] = sources(rows)
         if self.out is not None:
             # What the folder has stays until the report is written.
             methods = {**self.known, **cells}

@@ -20,7 +20,7 @@ import torch
 from rcad.data.dataset import Dataset, Splits
 from rcad.errors import InputError, command, shown, whole
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows
+from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, sources
 from rcad.loss.methods import METHODS, Method, method_defaults
 from rcad.loss.objective import Loss
 from rcad.loss.suggest_alpha import suggest_alpha
@@ -270,7 +270,8 @@ def space_of(rows: tuple[MethodRow, ...], config: RunConfig, problem: Problem, s
 class Plan(NamedTuple):
     """What a method tries: the values and the config of each candidate, which of them each split has, and about it all.
 
-    Two plans of the same configs, data and metric have the same `key`.
+    Two plans of the same configs, data and metric have the same `key`; `made_from` has a digest of each thing outside
+    of the config.
     """
 
     points: list[Values]
@@ -299,16 +300,21 @@ def planned(
         places[seed] = list(range(len(points), len(points) + len(candidates)))
         points += candidates
         configs += [applied(base, values, methods) for values in candidates]
-    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), metric]
-    identity += filter(None, {weights_hash(config): None for config in configs})
+    data = [problem.fingerprint for _, problem in splits.values()]
+    weights = [*filter(None, {weights_hash(config): None for config in configs})]
     about = {
-        "key": hashlib.sha256(dumps(identity).encode()).hexdigest()[:16],
+        "key": _digest([*map(config_id, configs), *data, metric, *weights]),
+        "made_from": {"data": _digest(data), "weights": _digest(weights), "code": _digest(sources(contestant.rows))},
         "name": contestant.name,
         "role": contestant.role,
         "passes": statistics.fmean(passes(with_numbers(config.method), config.train.epochs) for config in configs),
         "space": [str(parameter) for parameter in space] if budget > 1 else [],
     }
     return Plan(points, configs, places, about)
+
+
+def _digest(values: Sequence[Any]) -> str:
+    return hashlib.sha256(dumps(values).encode()).hexdigest()[:16]
 
 
 def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> dict[str, Any]:
