@@ -225,8 +225,10 @@ def test_a_search_from_end_to_end(done: Cli) -> None:
     found = saved(TUNED)
     assert [one["number"] for one in found["trials"]] == [1, 2, 3, 4]
     assert all(len(one["runs"]) == 2 for one in found["trials"])
-    scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
-    assert found["best"] == scores.index(max(scores)) + 1
+    scores = [one["metrics"]["nll"] for one in found["trials"]]
+    assert found["best"] == scores.index(min(scores)) + 1
+    line = "rcad tune --data my.csv --method rcad --target colour --epochs 2 --search random --metric nll --seeds 2"
+    assert f"<code>{line} --budget 4 --out rcad-tune</code>" in Path("rcad-tune/rcad.html").read_text()
     assert {one.suffix or one.name for one in Path("rcad-tune").iterdir()} == {".json", ".html", ".png", ".svg", "runs"}
     assert found["command"] in result.out
     assert "test_" not in result.out
@@ -237,7 +239,7 @@ def test_a_search_from_end_to_end(done: Cli) -> None:
 def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
     """What the sentence says, tests/study/test_study.py checks."""
     words = (*TUNE, "--epochs", 1, "--budget", 2)
-    result = cli(*words, "--seeds", 2, "--json")  # 5 of 60 rows are held out
+    result = cli(*words, "--seeds", 2, "--metric", "accuracy", "--json")  # 5 of 60 rows are held out
     (line,) = result.err.splitlines()
     assert line.startswith("rcad: the best is chosen by 5 validation examples on each of 2 seeds: an accuracy over")
     assert result.json()["held_out"]["told"] in Path("rcad-tune/rcad.html").read_text()
@@ -300,3 +302,24 @@ def test_another_search_is_not_overwritten(done: Cli, refused: Refused) -> None:
     done(*TUNE, "--budget", 1, "--quiet")
     refused(*TUNE, "--budget", 1, "--seeds", 2, says="expected seeds [0] as in rcad-tune/rcad.json, but got [0, 1]; ")
     refused(*TUNE, "--budget", 1, "--lr", 0.5, says="expected optim.lr 0.001 as in rcad-tune/rcad.json, but got 0.5; ")
+    refused(*TUNE, "--metric", "brier", says="expected metric nll as in rcad-tune/rcad.json, but got brier; ")
+    refused(*TUNE, "--metric", "rmse", says="expected --metric to be one of nll, accuracy, brier, but got 'rmse'")
+
+
+def test_a_dry_run_shows_the_trials(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*TUNE, "--budget", 3, "--seeds", "4,", "--dry-run")
+    plan = done(*words, "--json").json()
+    assert (plan["metric"], plan["sizes"], plan["left"]) == ("nll", {"train": 43, "validation": 5}, 3)
+    assert plan["seconds"] > 0
+    assert not Path("rcad-tune").exists()
+    record = done(*words[:-1], "--json").json()
+    assert [trial["values"] for trial in record["trials"]] == plan["trials"]
+    assert record["made_by"].endswith("--metric nll --seeds 4, --budget 3 --out rcad-tune")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done(*words, "--budget", 5).out
+    assert "examples\njudged by the validation split's nll; the test split is not read\none run: MLP, " in shown
+    assert shown.splitlines()[-2].startswith("5 trials on 1 seed, 2 runs left, about ")
+    assert max(map(len, shown.splitlines())) <= 80
+    monkeypatch.setattr("rcad.study.tune.check_packages", lambda *more: None)
+    shown = done(*words, "--search", "optuna", "--out", "o").out
+    assert re.search("\n +1 +0.01 .*\n +2 +\\.\\.\\. .*\n\n3 trials on 1 seed, 3 runs left", shown)

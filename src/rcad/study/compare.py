@@ -29,7 +29,6 @@ from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refu
 from rcad.study.space import applied
 from rcad.study.study import (
     BASE,
-    METRICS,
     Contestant,
     HeldOut,
     Plan,
@@ -42,14 +41,16 @@ from rcad.study.study import (
     named_data,
     overlap,
     planned,
+    ranked_metrics,
+    seeds_text,
     space_of,
     split_of,
+    unfinished,
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
-from rcad.train.progress import SILENT, Portion, Progress, each_note_once, watched
+from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.run import plan_of
-from rcad.train.scheduler import canonical_config, check_data
 from rcad.train.stop import exit_code
 from rcad.train.task import prepare, read, with_numbers
 
@@ -194,11 +195,8 @@ class Work:
         }
         config, problem = self.splits[self.seeds[0]]
         check_suitable(self.contestants, config, problem)
-        ranked = METRICS[bool(problem.classes)]
-        if self.metric is not None:
-            one_of("--metric", self.metric, ranked)
-        main = self.metric or ranked[0]
-        self.metrics = [main, *(metric for metric in ranked if metric != main)]
+        self.metrics = ranked_metrics(self.metric, problem)
+        main = self.metrics[0]
         self.spaces = {name: space_of(rows, config, problem, setup) for name, rows, _ in self.contestants}
         stackable = all(can_stack(at_start(config, rows, problem), problem) for _, rows, _ in self.contestants)
         self.stacked = stackable and self.place.executor is None
@@ -249,27 +247,23 @@ class Work:
         run, seconds = plan_of(plans[0].configs[0], self.place)
         each, methods = seconds / (plans[0].about["passes"] or 1), []
         for plan in plans:
-            configs = [] if self.stacked else list(map(canonical_config, plan.configs))
-            over = [config for config in configs if self.place.final_record(config) is not None]
-            check_data(over, self.place, SILENT)
             runs = len(plan.configs)
-            left = 0 if plan.about["name"] in self.known else runs - len(over)
+            left = runs if self.stacked else unfinished(plan.configs, self.place)
+            left = 0 if plan.about["name"] in self.known else left
             about = {key: plan.about[key] for key in ("name", "role", "space")}
             methods.append({**about, "runs": runs, "left": left, "seconds": left * each * plan.about["passes"]})
         settings = {key: value for key, value in self.settings.items() if key not in ("about", "test_ratio")}
-        return {**settings, "run": run, "side_by_side": self.stacked, "methods": methods}
+        totals = {key: sum(method[key] for method in methods) for key in ("left", "seconds")}
+        return {**settings, "run": run, "side_by_side": self.stacked, "methods": methods, **totals}
 
     def _planned(self, contestant: Contestant) -> Plan:
         return planned(contestant, self.splits, self.spaces[contestant.name], self.budget, self.metrics[0])
 
     def _words(self, names: Sequence[str]) -> list[str]:
         """`rcad compare ...` with what was left to it written out."""
-        words = ["rcad", "compare", "--data", self.setup.data, "--methods", ",".join(names), *self.setup.options()]
-        words += [word for setting in self.setup.settings for word in ("--set", setting)]
+        words = self.setup.line("compare", "--methods", ",".join(names))
         words += [] if self.question is None else ["--question", self.question]
-        counted = self.seeds == list(range(len(self.seeds)))
-        seeds = str(len(self.seeds)) if counted else ",".join(map(str, self.seeds))
-        words += ["--metric", self.metrics[0], "--seeds", seeds, "--budget", str(self.budget)]
+        words += ["--metric", self.metrics[0], "--seeds", seeds_text(self.seeds), "--budget", str(self.budget)]
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
