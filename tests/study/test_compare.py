@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from made import files, table
 from one_line import fails_in_one_line
 from rcad.errors import InputError
 from rcad.report import html
+from rcad.report.drawing import picture
 from rcad.report.markdown import markdown
 from rcad.study.compare import COMPARISON, Comparison
 from rcad.study.compare_page import _evidence, difference_tables, document, judged, results_table
+from rcad.study.pictures import dots, forests
 from rcad.study.tune import Tuning
 
 pytest.importorskip("scipy.stats")
@@ -208,6 +211,24 @@ def test_the_page_says_it_all(record: Record, tmp_path: Path) -> None:
     ):
         assert text in page
     assert page.count("<svg") == 6  # dots and differences of three metrics
+
+
+@pytest.mark.parametrize("scale", [3e-7, 3e-4, 1.0, 3e4])
+def test_tick_labels_do_not_run_into_each_other(scale: float) -> None:
+    methods = cells({"mixup": 0.1, "rcad": 0.3})
+    methods["a.module:with_a_long_name(1)"] = {**methods.pop("mixup"), "role": "asked"}
+    for cell in methods.values():
+        for run in cell["seeds"].values():
+            run["test"]["nll"] = scale * (1.2345 + (80 - run["test"]["accuracy"]) / 10)
+    shown = compared(methods)
+    for figure in (dots(shown, "nll"), forests(shown)[1]):
+        picture(figure.drawing, "png")
+        (ax,) = figure.drawing.axes
+        low, high = ax.get_xlim()
+        labels = [tick for tick in ax.get_xticklabels() if low <= tick.get_position()[0] <= high]
+        boxes = [tick.get_window_extent() for tick in labels]
+        assert len(boxes) >= 2
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_the_page_follows_the_protocol(record: Record) -> None:
