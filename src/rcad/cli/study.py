@@ -72,7 +72,8 @@ def compare(
     ):
         work = Work(setup, methods, question, metric, numbers, budget, controls, folder, place)
         if dry_run:
-            _show_comparison(work.plan(), work.omissions, as_json)
+            plan = work.plan()
+            say_json(plan) if as_json else _show_comparison(plan, work.omissions)
             return
         comparison = work.go(progress)
     if as_json:
@@ -87,45 +88,35 @@ def compare(
     raise typer.Exit(int(comparison.diverged > 0))
 
 
-def _show_comparison(plan: Mapping[str, Any], omissions: Sequence[str], as_json: bool) -> None:
-    splits = f"{plural(len(plan['seeds']), 'split')} (seeds {', '.join(map(str, plan['seeds']))})"
+def _show_comparison(plan: Mapping[str, Any], omissions: Sequence[str]) -> None:
+    splits = f" on each of {plural(len(plan['seeds']), 'split')} (seeds {', '.join(map(str, plan['seeds']))})"
     question = f"question: is {plan['question']['method']} better than ERM by {plan['metric']}?"
-    header, rows = ["method", "role", "tuned", "runs", "left"], []
+    rows = []
     for method in plan["methods"]:
         tuned = [words.partition("=")[0] for words in method["space"]]
         rows.append([method["name"], method["role"], ", ".join(tuned) or "-", str(method["runs"]), str(method["left"])])
-    words = [f" on each of {splits}", *omissions, question]
-    _show_plan(plan, words, header, rows, f"{plural(plan['budget'], 'candidate')} on each split", as_json)
+    counted = f"{plural(plan['budget'], 'candidate')} on each split"
+    _show_plan(plan, [splits, *omissions, question], [["method", "role", "tuned", "runs", "left"], *rows], counted)
 
 
-def _show_search(plan: Mapping[str, Any], omissions: Sequence[str], as_json: bool) -> None:
-    words = ["", *omissions, f"judged by the validation split's {plan['metric']}; the test split is not read"]
+def _show_search(plan: Mapping[str, Any], omissions: Sequence[str]) -> None:
+    judged = f"judged by the validation split's {plan['metric']}; the test split is not read"
     header, rows = list(plan["trials"][0]), [list(map(str, values.values())) for values in plan["trials"]]
     rows += [["..."] * len(header)] * (plan["planned"] > len(rows))
     numbered = [[str(number), *row] for number, row in enumerate(rows, 1)]
     counted = f"{plural(plan['planned'], 'trial')} on {plural(len(plan['seeds']), 'seed')}"
-    _show_plan(plan, words, ["trial", *header], numbered, counted, as_json)
+    _show_plan(plan, ["", *omissions, judged], [["trial", *header], *numbered], counted)
 
 
-def _show_plan(
-    plan: Mapping[str, Any],
-    words: Sequence[str],
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    counted: str,
-    as_json: bool,
-) -> None:
+def _show_plan(plan: Mapping[str, Any], words: Sequence[str], rows: Sequence[Sequence[str]], counted: str) -> None:
     """Print what a study would train: its data and its question, its methods or trials, the runs that are left."""
     from rcad.report.terminal import part_lines
 
-    if as_json:
-        say_json(plan)
-        return
     sizes = ", ".join(f"{count:,} {name}" for name, count in plan["sizes"].items())
     first, *others = words
-    lines = [f"{plan['data']}: {sizes} examples{first}", *others, f"one run: {plan['run']}"]
-    say("\n".join([*(part for line in lines for part in part_lines(line)), ""]))
-    table(header, rows)
+    text = "\n".join([f"{plan['data']}: {sizes} examples{first}", *others, f"one run: {plan['run']}"])
+    say("\n".join([*part_lines(text), ""]))
+    table(rows[0], rows[1:])
     faster = "; they train side by side, which is faster" if plan.get("side_by_side") else ""
     time = f", about {duration(plan['seconds'])} one after the other, without evaluation{faster}"
     show_parts([f"{counted}, {plural(plan['left'], 'run')} left{time if plan['left'] else ''}"])
@@ -175,7 +166,8 @@ def tune(
     ):
         work = Work(setup, method, space, search, metric, budget, numbers, folder, place)
         if dry_run:
-            _show_search(work.plan(), work.omissions, as_json)
+            plan = work.plan()
+            say_json(plan) if as_json else _show_search(plan, work.omissions)
             return
         tuning = work.go(progress)
     record_file, page, *pictures = map(str, tuning.files)
