@@ -200,19 +200,21 @@ def with_numbers(rows: tuple[MethodRow, ...]) -> Method:
     return Method.from_dict({"methods": plain})
 
 
+def measured_alpha(problem: Problem) -> float:
+    """What alpha="auto" is on these data."""
+    x, y = problem.train
+    if isinstance(x, Streamed):
+        sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
+        x, y = x[sample], y[sample.to(y.device)]
+    if not problem.classes:
+        return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
+    return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
+
+
 def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
-
-    def measure() -> float:
-        x, y = problem.train
-        if isinstance(x, Streamed):
-            sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
-            x, y = x[sample], y[sample.to(y.device)]
-        if not problem.classes:
-            return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
-        return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
-
-    rows = [resolve_auto(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
+    labels, measure = bool(problem.classes), partial(measured_alpha, problem)
+    rows = [resolve_auto(row, labels, measure) for row in rows_to_plain(config.method)]
     method = match_targets(Method.from_dict({"methods": rows}), problem.classes)
     if method.growth is not None and isinstance(problem.train[0], Streamed):
         raise InputError(
