@@ -307,20 +307,12 @@ def _histogram(act: Record) -> Figure:
 
 def _planes(act: Record) -> Figure:
     """The plane of the true features under ERM and under RCAD, in the first draw."""
-    from rcad.paper.report.pictures import LIMITS
+    from rcad.paper.report.pictures import draw_plane
 
     figure, panels = grid(7.4, 2.9, 1, 2)
-    where, labels = np.asarray(act["points"]["x"]), np.asarray(act["points"]["y"])
     for ax, (name, flat) in zip(panels.flat, act["planes"].items(), strict=True):
         across = next(k for k in range(2, len(flat) + 1) if k * max(2, k * 2 // 3) == len(flat))
-        plane = np.asarray(flat, dtype=float).reshape(-1, across)
-        ax.imshow(plane, origin="lower", extent=LIMITS, cmap="RdBu", vmin=0, vmax=100, aspect="equal", alpha=0.55)
-        x, y = np.linspace(*LIMITS[:2], plane.shape[1]), np.linspace(*LIMITS[2:], plane.shape[0])
-        if plane.min() < 50 < plane.max():
-            ax.contour(x, y, plane, levels=[50], colors="black", linewidths=1.8)
-        for label, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
-            chosen = where[labels == label]
-            ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=9, color=colour, alpha=0.9, lw=0)
+        draw_plane(ax, flat, across, act["points"], line=1.8, dot=9)
         ax.set_title(name, fontsize=9.5)
     caption = (
         "The first draw: colour is the probability of a class where all noise dimensions are 0; the line: the boundary."

@@ -143,10 +143,10 @@ def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli, refused: Refu
     rivals = [one["metric"] for one in record["differences"] if one["against"] == "rcad(alpha=1, lam=0.1)"]
     assert rivals == ["nll", "accuracy", "brier"]
     assert re.match(r"NLL: own_code:penalty is .*(than|from) rcad", record["sentences"][-1])
-    assert "Your method against RCAD." in result.out
+    assert "Against RCAD." in result.out
     assert "there already" in done(*words, "--methods", methods).err
     files(own_code_dot_py=code + "\n# changed\n")
-    refused(*words, "--methods", methods, says="pass another --out")
+    refused(*words, "--methods", methods, says="expected the same code as made own_code:penalty in ")
 
 
 def test_a_term_that_makes_every_run_diverge(cli: Cli) -> None:

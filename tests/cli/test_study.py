@@ -11,6 +11,7 @@ import pytest
 from cli.conftest import Cli, Refused
 from forked import interrupted
 from made import files, saved, table
+from rcad.runs.files import unsealed, write_sealed
 from rcad.runs.store import Store
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -59,7 +60,7 @@ def test_a_table_with_categories_and_the_same_command_again(
     ):
         refused(*COMPARE, *words, says=says)
     files(my_dot_csv=table().replace("1", "2", 1))
-    refused(*COMPARE, says="code that made erm in rcad-compare/compare.json, but one of them has changed; pass another")
+    refused(*COMPARE, says="the same data as made erm in rcad-compare/compare.json, but got others; pass another --out")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
 
@@ -75,7 +76,7 @@ def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> No
     assert not OUT.exists()
     done(*words, "--seeds", "3,", "--runs", "kept", "--out", "one")
     shown = done(*words, "--runs", "kept", "--dry-run").out
-    assert "2 splits (seeds 3, 5); judged by nll\none run: SmallCNN, " in shown
+    assert "2 splits (seeds 3, 5)\nquestion: is rcad better than ERM by nll?\none run: SmallCNN, " in shown
     assert re.search("\n1 candidate on each split, 2 runs left, about .* one after the other, without eval", shown)
     table = done(*COMPARE, "--dry-run").out
     assert "optim.weight_decay, alpha, lam" in table
@@ -88,11 +89,50 @@ def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> No
     )
 
 
+def test_the_question_is_fixed_before_the_runs(done: Cli, refused: Refused) -> None:
+    """It may be about any method, which takes part by being named; in one folder it stays what it was."""
+    words = (*COMPARE, "--methods", "rcad", "--no-controls")
+    asked = (*words, "--question", "adversarial_training")
+    record = done(*asked, "--json").json()
+    assert list(record["methods"]) == ["erm", "rcad", "adversarial_training"]
+    assert [record["question"][key] for key in ("method", "against")] == ["adversarial_training", "erm"]
+    assert record["sentences"][0].startswith("NLL: adversarial_training ")
+    assert "is adversarial_training better than ERM by NLL?" in (OUT / "compare.md").read_text()
+    rivals = {(gap["method"], gap["metric"]) for gap in record["differences"] if gap["against"] == "rcad"}
+    assert rivals == {("adversarial_training", "nll"), ("adversarial_training", "rmse")}
+    again = done(*shlex.split(record["command"])[1:], "--dry-run").out
+    assert "\nquestion: is adversarial_training better than ERM by nll?\n" in again
+    assert again.endswith(" 0 runs left\n")
+    says = "expected --question adversarial_training as in rcad-compare/compare.json, but got rcad; pass another --out"
+    refused(*words, "--methods", "rcad,adversarial_training", says=says)
+    refused(*words, "--question", "erm", "--out", "o", says="expected --question to be one of rcad, but got 'erm'")
+    # Without RCAD the first of the methods is asked about.
+    plan = done(*COMPARE, "--methods", "me_ada,adversarial_training", "--out", "o", "--dry-run", "--json").json()
+    assert plan["question"] == {"method": "me_ada", "against": "erm", "metric": "nll"}
+
+
 def test_the_options_of_training_are_those_of_train(cli: Cli) -> None:
     words = ("--no-controls", "--epochs", 1, "--budget", 1, "--lr", 0.002, "--batch-size", 16)
     record = cli(*COMPARE, *words, "--json").json()
     assert "--set train.batch_size=16 --set optim.lr=0.002" in record["command"]
     assert "nothing.safetensors" in cli(*COMPARE, "--out", "other", "--weights", "nothing.safetensors").err
+
+
+def test_what_has_changed_beside_the_settings_is_named(done: Cli, refused: Refused) -> None:
+    done("train", *COMPARE[1:7], "--method", "erm", "--seeds", 2)
+    first, second = (next(Path("runs", run).glob("*.safetensors")) for run in Store.open("runs").ids())
+    Path("start.safetensors").write_bytes(first.read_bytes())
+    words = (*COMPARE, "--no-controls", "--budget", 1, "--weights", "start.safetensors")
+    done(*words)
+    Path("start.safetensors").write_bytes(second.read_bytes())
+    refused(*words, says="expected the same weights as made erm in rcad-compare/compare.json, but got others; pass")
+    files(my_dot_csv=table().replace("1", "2", 1))
+    refused(*words, says="expected the same data and weights as made erm in")
+    record = unsealed(saved(OUT / "compare.json"))
+    for cell in record["methods"].values():
+        del cell["made_from"]  # as before they were told apart
+    write_sealed(OUT / "compare.json", record)
+    refused(*words, says="expected the same data, weights, code and version of rcad as made erm in")
 
 
 def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
@@ -185,8 +225,10 @@ def test_a_search_from_end_to_end(done: Cli) -> None:
     found = saved(TUNED)
     assert [one["number"] for one in found["trials"]] == [1, 2, 3, 4]
     assert all(len(one["runs"]) == 2 for one in found["trials"])
-    scores = [(one["metrics"]["accuracy"], -one["metrics"]["nll"]) for one in found["trials"]]
-    assert found["best"] == scores.index(max(scores)) + 1
+    scores = [one["metrics"]["nll"] for one in found["trials"]]
+    assert found["best"] == scores.index(min(scores)) + 1
+    line = "rcad tune --data my.csv --method rcad --target colour --epochs 2 --search random --metric nll --seeds 2"
+    assert f"<code>{line} --budget 4 --out rcad-tune</code>" in Path("rcad-tune/rcad.html").read_text()
     assert {one.suffix or one.name for one in Path("rcad-tune").iterdir()} == {".json", ".html", ".png", ".svg", "runs"}
     assert found["command"] in result.out
     assert "test_" not in result.out
@@ -197,7 +239,7 @@ def test_a_search_from_end_to_end(done: Cli) -> None:
 def test_few_examples_to_choose_by_are_told(cli: Cli) -> None:
     """What the sentence says, tests/study/test_study.py checks."""
     words = (*TUNE, "--epochs", 1, "--budget", 2)
-    result = cli(*words, "--seeds", 2, "--json")  # 5 of 60 rows are held out
+    result = cli(*words, "--seeds", 2, "--metric", "accuracy", "--json")  # 5 of 60 rows are held out
     (line,) = result.err.splitlines()
     assert line.startswith("rcad: the best is chosen by 5 validation examples on each of 2 seeds: an accuracy over")
     assert result.json()["held_out"]["told"] in Path("rcad-tune/rcad.html").read_text()
@@ -260,3 +302,24 @@ def test_another_search_is_not_overwritten(done: Cli, refused: Refused) -> None:
     done(*TUNE, "--budget", 1, "--quiet")
     refused(*TUNE, "--budget", 1, "--seeds", 2, says="expected seeds [0] as in rcad-tune/rcad.json, but got [0, 1]; ")
     refused(*TUNE, "--budget", 1, "--lr", 0.5, says="expected optim.lr 0.001 as in rcad-tune/rcad.json, but got 0.5; ")
+    refused(*TUNE, "--metric", "brier", says="expected metric nll as in rcad-tune/rcad.json, but got brier; ")
+    refused(*TUNE, "--metric", "rmse", says="expected --metric to be one of nll, accuracy, brier, but got 'rmse'")
+
+
+def test_a_dry_run_shows_the_trials(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*TUNE, "--budget", 3, "--seeds", "4,", "--dry-run")
+    plan = done(*words, "--json").json()
+    assert (plan["metric"], plan["sizes"], plan["left"]) == ("nll", {"train": 43, "validation": 5}, 3)
+    assert plan["seconds"] > 0
+    assert not Path("rcad-tune").exists()
+    record = done(*words[:-1], "--json").json()
+    assert [trial["values"] for trial in record["trials"]] == plan["trials"]
+    assert record["made_by"].endswith("--metric nll --seeds 4, --budget 3 --out rcad-tune")
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = done(*words, "--budget", 5).out
+    assert "examples\njudged by the validation split's nll; the test split is not read\none run: MLP, " in shown
+    assert shown.splitlines()[-2].startswith("5 trials on 1 seed, 2 runs left, about ")
+    assert max(map(len, shown.splitlines())) <= 80
+    monkeypatch.setattr("rcad.study.tune.check_packages", lambda *more: None)
+    shown = done(*words, "--search", "optuna", "--out", "o").out
+    assert re.search("\n +1 +0.01 .*\n +2 +\\.\\.\\. .*\n\n3 trials on 1 seed, 3 runs left", shown)

@@ -190,6 +190,9 @@ def test_a_column_of_scores_may_be_the_target(kaggle, stream):
         dataset = load(root, stream=stream, task="regression")
         assert (dataset.task, dataset.classes, dataset.train.y.tolist()) == ("regression", (), [0.5, -2, 0.25])
         assert dataset.note.startswith("3 images with 3 target values from images, labels in train.csv")
+    (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,2\nc.png,0.5\n")
+    assert load(root, stream=stream).classes == ("0.5", "2")  # of the same files, kept apart
+    assert load(root, stream=stream, task="regression").classes == ()
     (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,high\nc.png,2\n")
     with fails_in_one_line(match="'high'"):
         load(root, stream=stream, task="regression")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rcad.paper.report.tables import MEASURES, mean_of, measure_table
 from rcad.report.document import Table
 from rcad.runs.pack import read_pack
 from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
 from rcad.study.statistics import Paired
 from rcad_docs import few_labels, made
 from rcad_docs.few_labels import N500, N2000, VIEWS, gain, studies
@@ -34,7 +36,7 @@ def test_the_report_opens_with_the_short_table_and_calls_every_study_by_a_name_o
     document = few_labels.report(ROOT).document
     opening = document.sections[0].parts[0]
     assert isinstance(opening, Table)
-    assert [cell.text for cell in opening.body[-1]] == ["two views, weight decay tuned", *README_ROW]
+    assert [cell.text for cell in opening.cells[-1]] == ["two views, weight decay tuned", *README_ROW]
     names = [section.short or section.title for section in document.sections]
     assert len(names) == len({*names})
     assert {"T4", "T4, tuned", "T4, tuned, 16 candidates", "T4, tuned, small CNN"} <= {*names}
@@ -145,6 +147,22 @@ def test_what_is_said_of_tuned_methods() -> None:
     last = [(decay, by_decay[decay]["metrics"]["nll"]) for decay in sorted(by_decay)[-2:]]
     said = ", ".join(f"{nll:.1f} at {decay:.4f}" for decay, nll in last)
     assert f"still falls there (500 images, small CNN: {said})" in page
+    runs = [run.record for run in read_pack(ROOT / "results/images/cifar100-500-decay-small_cnn.jsonl.gz").values()]
+    beyond: dict[float, list[RunRecord]] = {}
+    for record in runs:
+        if record.config.method[-1][0] == "erm":
+            beyond.setdefault(record.config.optim.weight_decay, []).append(record)
+    assert {len(some) for some in beyond.values()} == {2}
+    others = {name: [r for r in runs if r.config.method[-1][0] == name] for name in ("rcad", "rcad_random")}
+    assert {(len(some), some[0].config.optim.weight_decay) for some in others.values()} == {(2, 0.03)}
+    both = {f"{fmean(r.epochs[-1]['val_nll'] for r in some):.2f}" for some in others.values()}
+    assert f"with the alpha and lam chosen above, have {' '.join(both)} both" in page
+    nats = [
+        f"{fmean(r.epochs[-1]['val_nll'] for r in some):.1f} at {decay:.2g}" for decay, some in sorted(beyond.items())
+    ]
+    assert f"on the CPU in fp32: {', '.join(nats[:3])} and {nats[3]}, while" in page
+    right = [fmean(r.metrics["last_accuracy"] for r in beyond[decay]) for decay in (min(beyond), max(beyond))]
+    assert f"test images falls from {right[0]:.1f}% to {right[1]:.1f}%." in page
     for (kind, n), found in ((key, search(VIEWS, *key)) for key in edge):
         falling = sorted(found["trials"], key=lambda trial: trial["values"].get(DECAY, USUAL))
         assert falling[-1]["metrics"]["nll"] < falling[-2]["metrics"]["nll"], (kind, n)
@@ -271,6 +289,24 @@ def test_the_gain_on_2000_images_is_within_the_noise_of_training() -> None:
     page = words("docs/evidence/index.md")
     assert sentence in page
     assert f"the mean of the three is {signed(together.mean, 1)} ± {together.half:.1f}." in page
+
+
+def test_what_an_attack_leaves() -> None:
+    left: dict[str, list[Any]] = {}
+    for run in read_pack(ROOT / "results/images/cifar100-2k-paper.jsonl.gz").values():
+        attacked = [e["numbers"] for e in run.evaluations.values() if e["suite"] == "attacks"]
+        left.setdefault(run.record.config.method[-1][0], []).extend(attacked)
+
+    def kept(row: str, counted: str) -> str:
+        return f"{fmean(numbers[f'{counted}_fgsm_0.05'] for numbers in left[row]):.1f}%"
+
+    page, under = words("docs/evidence/index.md"), "accuracy_under"
+    assert f"leaves RCAD {kept('rcad', under)} and ERM {kept('erm', under)}, both below chance" in page
+    right = f"RCAD has {kept('rcad', 'attacked_accuracy')}, and ERM {kept('erm', 'attacked_accuracy')}."
+    assert f"Where images count that were right before it too, {right}" in page
+    rivals = kept("adversarial_training", under), kept("ada", under), kept("me_ada", under)
+    assert f"FGSM training keeps {rivals[0]}, ADA and ME-ADA {rivals[1]}." in page
+    assert rivals[1] == rivals[2]
 
 
 def test_what_is_said_beside_the_verdicts() -> None:

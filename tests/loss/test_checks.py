@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from rcad import RCAD, Categorical, Gaussian
+from rcad import RCAD, Categorical, Gaussian, suggest_alpha
 from small_nets import images, norm_net, smooth_net
 
 X, Y = images()
@@ -86,6 +87,19 @@ def test_a_mistake_warns_once_for_each_model(name: str) -> None:
 )
 def test_what_is_no_mistake_is_silent(criterion: RCAD, make: Make, x: Tensor, y: Tensor) -> None:
     assert messages(criterion, make(), x, y, times=2) == []
+
+
+def test_an_alpha_measured_on_normalised_images_is_in_their_units() -> None:
+    normalised = 5 * X - 2.5
+    alpha = suggest_alpha(normalised, Y)
+    assert messages(RCAD(alpha, 0.1), norm_net(), normalised, Y) == []
+    assert messages(RCAD(pickle.loads(pickle.dumps(alpha)), 0.1), norm_net(), normalised, Y) == []
+    # Measured in pixels, or with bounds in pixels, it does not fit.
+    for wrong in (RCAD(suggest_alpha(X, Y), 0.1), RCAD(alpha, 0.1, bounds=(0, 1))):
+        (message,) = messages(wrong, norm_net(), normalised, Y)
+        assert f"look normalised, {IN_PIXELS}" in message
+    assert type(suggest_alpha(X, Y)) is float
+    assert repr(alpha) == repr(float(alpha))
 
 
 def test_eval_mode_is_right_while_validating() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,7 +98,8 @@ def test_a_trial_from_search_to_page_a_few_rows_at_a_time(tmp_path: Path) -> Non
         make(t4(tmp_path / "elsewhere", finished=True))
 
 
-def test_more_candidates_keep_the_weight_decay_that_erm_chose(tmp_path: Path) -> None:
+def test_more_candidates_go_beyond_a_weight_decay_at_the_edge(tmp_path: Path) -> None:
+    """At the scale smoke the paper's setting, 0.01, is the largest there is, and ERM chooses it."""
     rows = "ERM", "RCAD"
     with pytest.raises(InputError, match="add --rows 'ERM'"):
         make(t4(tmp_path, rows=("RCAD",), candidates=4))
@@ -106,17 +108,27 @@ def test_more_candidates_keep_the_weight_decay_that_erm_chose(tmp_path: Path) ->
     made = Study.read(outcome.files[0])
     erm, rcad = (choice["trials"] for choice in made.details["search"]["choices"])
     assert len(erm) == len(rcad) == 4
-    decay = min(erm[:2], key=lambda trial: trial["metrics"]["nll"])["values"].get(tuned.DECAY, 0.01)
-    assert [trial["values"][tuned.DECAY] for trial in rcad[2:]] == [decay] * 2
+    assert erm[0]["metrics"]["nll"] < erm[1]["metrics"]["nll"]
+    assert [trial["values"][tuned.DECAY] for trial in erm[2:]] == [0.02378, 0.1345]
     assert all(trial["values"].keys() == rcad[1]["values"].keys() for trial in rcad[2:])
-    near = [trial["values"][tuned.DECAY] / decay for trial in erm[2:]]
-    assert all(0.5 <= ratio <= 2 for ratio in near)
-    assert 1.0 not in near
-    words = (
-        f"The other 2 candidates of every method have the weight decay that ERM chose among these (n=500: {decay:.4g})"
-    )
-    assert words in made.details["search"]["design"]
+    assert "weight decay that ERM chose among these (n=500: 0.01)" in made.details["search"]["design"]
+    assert "the largest of these (n=500), larger ones are tried, up to 32 times it." in made.details["search"]["design"]
     assert "--candidates 4" in outcome.files[1].read_text()
+
+
+def test_more_candidates_keep_a_weight_decay_inside_the_range() -> None:
+    order = t4(scale="full", candidates=16)
+    search = tuned.Search(Plan(order, tuned.tuned_suite(order), (), ("n=500",)), {"n=500": 0.002236})
+    added = [values for values, _ in search.trials("RCAD", "n=500")[8:]]
+    assert [values[tuned.DECAY] for values in added] == [0.002236] * 8
+    assert len({values["RCAD.alpha"] for values in added}) == 8
+    near = [values[tuned.DECAY] / 0.002236 for values, _ in search.trials("ERM", "n=500")[8:]]
+    assert all(0.5 <= ratio <= 2 and ratio != 1 for ratio in near)
+    assert "larger ones" not in search.design()
+    at_edge = replace(search, decays={"n=500": 0.003344})
+    for row in ("ERM", "RCAD"):
+        beyond = [values[tuned.DECAY] / 0.003344 for values, _ in at_edge.trials(row, "n=500")[8:]]
+        assert 1 < min(beyond) < 2 < 16 < max(beyond) <= 32
 
 
 def test_every_row_has_its_trials_and_a_whole_set_chooses_between_two_weight_decays() -> None:

@@ -197,7 +197,6 @@ SMALL = Table(
     ("method", "NLL", "why"),
     (("erm", "0.9 ± 0.1", "a | b"), (Cell("rcad", "alpha 1", "#x", "good"), "-", Cell("", mark="open"))),
     "in nats",
-    last=("mean", "0.9", ""),
 )
 DOCUMENT = Document(
     "A <title>",
@@ -223,8 +222,7 @@ def test_markdown_says_all_but_what_is_folded() -> None:
         r"Word_s &amp; \_more\_.",
         "between",
         "in nats",
-        "| method | NLL | why |\n| --- | --: | --- |\n| erm | 0.9 ± 0.1 | a \\| b |\n"
-        "| **rcad** (alpha 1) | - |  |\n| mean | 0.9 |  |",
+        "| method | NLL | why |\n| --- | --: | --- |\n| erm | 0.9 ± 0.1 | a \\| b |\n| **rcad** (alpha 1) | - |  |",
         "Next:",
         "```\nrcad compare\n```",
         "- made by: us\n",
@@ -265,11 +263,15 @@ def test_spare_columns_go_first_and_the_others_from_the_right() -> None:
     assert shown == {80: ["a", "b", "c", "d"], 35: ["a", "c", "d"], 25: ["a", "c"], 10: ["a"]}
 
 
+def test_a_last_row_is_set_apart_and_as_wide_as_it_needs() -> None:
+    lines = terminal.table_lines(Table(("a", "b"), (("1", "2"),)), 80, last=("mean", "1.5"))
+    assert lines[2:] == ["   1    2", lines[1], "mean  1.5"]
+
+
 def test_a_fragment_has_no_script_and_no_ids() -> None:
     text = html.fragment(DOCUMENT)
     assert "<script" not in text
     assert " id=" not in text
-    assert "<tfoot>" in text
     assert "<code>code_here</code>" in html.page(DOCUMENT)
     assert "<pre><code>rcad compare</code></pre>" in text
 

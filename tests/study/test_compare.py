@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ from made import files, table
 from one_line import fails_in_one_line
 from rcad.errors import InputError
 from rcad.report import html
+from rcad.report.drawing import picture
 from rcad.report.markdown import markdown
 from rcad.study.compare import COMPARISON, Comparison
 from rcad.study.compare_page import _evidence, difference_tables, document, judged, results_table
+from rcad.study.pictures import dots, forests
 from rcad.study.tune import Tuning
 
 pytest.importorskip("scipy.stats")
@@ -100,6 +103,29 @@ def test_sentences_and_tables_have_one_sign(record: Record) -> None:
     # What is rounded to nothing has no sign, and a p-value is seen to be below the level.
     gap |= {"mean": -0.0004, "low": -0.092, "high": 0.09, "p_holm": 0.0498}
     assert _evidence(gap) == "gain 0.000 [-0.092, 0.090] nats, p = 0.04980"
+
+
+def test_where_erm_solves_the_task_the_verdict_does_not_matter() -> None:
+    methods = cells({"rcad": 0.3})
+
+    def second(*metrics: str, **numbers: float) -> str:
+        for cell in methods.values():
+            for run in cell["seeds"].values():
+                run["test"] = {"accuracy": 99.75, "nll": 0.01, "brier": 0.004, **numbers}
+        return " ".join(judged(methods, metrics, 0.0)["sentences"][1:2])
+
+    solved = "ERM already solves this task, with 99.75% accuracy: no method can gain more than "
+    ends = " too little to matter, whatever the verdict."
+    assert second("accuracy", "nll") == f"{solved}0.25 points,{ends}"
+    assert second("nll", "accuracy") == f"{solved}0.01 nats,{ends}"
+    assert second("brier", "accuracy") == f"{solved}0.004,{ends}"
+    # Sure of its few mistakes, or of few of its labels: there is something to gain.
+    for numbers in ({"nll": 0.3}, {"accuracy": 99.0}):
+        assert "solves" not in second("nll", "accuracy", **numbers)
+    assert "solves" not in second("nll")  # regression: the NLL of real targets has no floor
+    for run in methods["erm"]["seeds"].values():
+        run["test"] = None
+    assert "solves" not in str(judged(methods, METRICS, 0.0)["sentences"])
 
 
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
@@ -187,6 +213,24 @@ def test_the_page_says_it_all(record: Record, tmp_path: Path) -> None:
     ):
         assert text in page
     assert page.count("<svg") == 6  # dots and differences of three metrics
+
+
+@pytest.mark.parametrize("scale", [3e-7, 3e-4, 1.0, 3e4])
+def test_tick_labels_do_not_run_into_each_other(scale: float) -> None:
+    methods = cells({"mixup": 0.1, "rcad": 0.3})
+    methods["a.module:with_a_long_name(1)"] = {**methods.pop("mixup"), "role": "asked"}
+    for cell in methods.values():
+        for run in cell["seeds"].values():
+            run["test"]["nll"] = scale * (1.2345 + (80 - run["test"]["accuracy"]) / 10)
+    shown = compared(methods)
+    for figure in (dots(shown, "nll"), forests(shown)[1]):
+        picture(figure.drawing, "png")
+        (ax,) = figure.drawing.axes
+        low, high = ax.get_xlim()
+        labels = [tick for tick in ax.get_xticklabels() if low <= tick.get_position()[0] <= high]
+        boxes = [tick.get_window_extent() for tick in labels]
+        assert len(boxes) >= 2
+        assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_the_page_follows_the_protocol(record: Record) -> None:

@@ -39,7 +39,7 @@ from rcad.study.study import compete as compete_in
 from rcad.train.place import Place
 from rcad.train.progress import SILENT
 from rcad.train.run import run
-from rcad.train.task import Problem, prepare, read
+from rcad.train.task import Problem, method_of, prepare, read
 from runs.conftest import make_record
 
 SEEDS = (0, 3)
@@ -116,6 +116,18 @@ def test_every_method_has_the_same_budget(splits: Splits) -> None:
     # A control tries the steps and the weights of RCAD.
     rcad, control = ([dict(one.method[0][1]) for one in tried[name]] for name in ("rcad", "rcad_random"))
     assert [{key: row[key] for key in ("alpha", "lam")} for row in rcad] == control
+
+
+def test_the_first_candidate_is_what_train_uses(splits: Splits) -> None:
+    config, problem = splits[SEEDS[0]]
+    names = ["erm", "rcad", "rcad_random", "rcad_text", "two_views + rcad"]
+    names += ["label_smoothing", "confidence_penalty"]
+    for name in names if problem.classes else names[:5]:
+        trained = configure({"name": config.data.name, "target": config.data.target}, parse_method(name), epochs=4)
+        backend = Recorded([1.0] * 4)
+        compete(contestant(name), splits, 2, backend)
+        assert str(method_of(backend.configs[0], problem)) == str(method_of(trained, problem))
+        assert replace(backend.configs[0], method=trained.method, seed=0) == trained
 
 
 def test_stacked_runs_equal_single_runs(splits: Splits, tmp_path: Path) -> None:

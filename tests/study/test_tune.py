@@ -36,6 +36,7 @@ def make(points: list[dict[str, Any]], scores: list[float | None], **more: Any) 
         "trials": trials,
         "best": max(good, key=lambda k: scores[k] or 0.0) + 1 if good else None,
         "command": "rcad train --data d",
+        "made_by": "rcad tune --data <d>",
         "versions": {"rcad": "0.1.0"},
         **more,
     }
@@ -61,6 +62,10 @@ def test_the_page() -> None:
     assert text_of.count("<svg") == 1
     assert "not finished" not in text_of
     assert "not finished" in page(make(POINTS, [90.0, 95.0, None], planned=9))
+    assert "rcad tune --data &lt;d&gt;" in text_of
+    earlier = make(POINTS, [90.0, 95.0, None])
+    del earlier["made_by"]  # as before the command was kept
+    assert "Made by" not in page(earlier)
 
 
 def test_a_search_that_only_diverged_has_no_picture() -> None:

@@ -38,14 +38,14 @@ def table(
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    last: Sequence[str] | None = None,
+    last: Sequence[str] = (),
     spare: Sequence[str] = (),
 ) -> None:
     """Print a table that fits the terminal: a `last` row sums up, and `spare` columns go where there is no room."""
     from rcad.report.document import Table
     from rcad.report.terminal import table_lines
 
-    say("\n".join(table_lines(Table(headers, rows, last=last, spare=spare))))
+    say("\n".join(table_lines(Table(headers, rows, spare=spare), last=last)))
 
 
 def show_parts(parts: Iterable[Part]) -> None:

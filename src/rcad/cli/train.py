@@ -294,7 +294,7 @@ def _show_table(records: Sequence[RunRecord], store: Store) -> None:
     names = leading((name for record in records for name in record.metrics), METRICS_SHOWN)
     done = [record for record in records if record.status == "done"]
     status = ["status"] if len(done) < len(records) else []  # a column of "done" says nothing
-    last = None
+    last: list[str] = []
     if len(done) > 1:
         took = duration(statistics.fmean(seconds(record) or 0.0 for record in done))
         last = ["mean", *_means(done, names), *("" for _ in status), took, ""]
@@ -303,7 +303,7 @@ def _show_table(records: Sequence[RunRecord], store: Store) -> None:
         ending = [*([record.status] if status else []), duration(seconds(record)), record.id]
         rows.append([str(record.config.seed), *metric_cells(record, names), *ending])
     table(["seed", *names, *status, "time", "run"], rows, last=last)
-    spread = "" if last is None else "mean ± standard deviation over seeds; "
+    spread = "mean ± standard deviation over seeds; " if last else ""
     several = len(records) > 1
     say(f"\n{spread}each in {store.path / '<run>'}" if several else f"\nin {store.where(records[0].id)}")
     saved = [folder for record in done if ((folder := store.where(record.id)) / WEIGHTS).exists()]

@@ -25,7 +25,7 @@ from rcad.errors import InputError, one_of
 from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import Inputs, Model, Output, View, as_module, bind, check_view, frozen_batch_stats, reenters
-from rcad.loss.perturbations import reaching_gradient
+from rcad.loss.perturbations import OfInputs, reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term, active, check_terms, plan_passes
 
 ERM = (Term("nll"),)
@@ -242,7 +242,9 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
         raise InputError("expected finite inputs, but x holds NaN or inf")
     moves = [term.where for term in terms if term.where is not None]
     image = view.x.ndim == 4 and view.x.shape[1] in (1, 3, 4)
-    in_pixels = units == "pixels" and image and any(getattr(move, "std", None) is None for move in moves)
+    moved = [move for move in moves if getattr(move, "std", None) is None]
+    own = [isinstance(getattr(move, "alpha", 0), OfInputs) and getattr(move, "bounds", 0) is None for move in moved]
+    in_pixels = units == "pixels" and image and not all(own)
     if in_pixels and (low < -0.1 or high > 1.1):
         scaled = low >= 0 and high > 2
         remedy = f"divide them by {full_scale(high)}" if scaled else "pass std= (the numbers they were divided by)"

@@ -27,6 +27,10 @@ Alpha = float | Literal["auto"]
 Channels = tuple[float, ...]
 
 
+class OfInputs(float):
+    """An alpha that `suggest_alpha` measured on images that are not in [0, 1]: in their own units, not in pixels."""
+
+
 def unit(g: Tensor, norm: Norm) -> Tensor:
     """g scaled, per example, to length 1 in the given norm; a zero gradient stays zero."""
     g = full_precision(g)

@@ -22,7 +22,7 @@ from rcad.loss.growth import as_unit_float
 from rcad.loss.likelihoods import LABELS_OR_NUMBERS, Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import Forward, Inputs, Model, View
 from rcad.loss.objective import Loss, full_scale
-from rcad.loss.perturbations import GradientStep, Move, RandomStep, input_gradient, masked
+from rcad.loss.perturbations import GradientStep, Move, OfInputs, RandomStep, input_gradient, masked
 from rcad.loss.terms import Term
 
 SAMPLE, BLOCK = 2_000, 512
@@ -84,6 +84,7 @@ def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: tor
         0.45
     """
     x, y = _tensor("x", x), _tensor("y", y)
+    kind: type[float] = float
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         raise InputError("expected finite examples, but got NaN or inf; drop or impute those rows")
     if x.ndim == 4 and x.is_floating_point() and x.numel():
@@ -94,8 +95,10 @@ def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: tor
                 f"{full_scale(high)} for an alpha in [0, 1] pixels",
                 stacklevel=2,
             )
+        elif low < -0.1 or high > 1.1:
+            kind = OfInputs
     distance = nearest_other_class(x, y, sample=sample, generator=generator)
-    return 0.5 * distance[apart(distance)].quantile(0.5).item()
+    return kind(0.5 * distance[apart(distance)].quantile(0.5).item())
 
 
 def _tensor(name: str, values: Any) -> Tensor:

@@ -43,6 +43,8 @@ OWN: Mapping[str, str] = {
 }
 """What a method may choose besides its weight decay."""
 DECAYS = f"{DECAY}=log(0.0002, 0.005)"
+BEYOND = 32
+"""How far added candidates go beyond the largest weight decay of the search where that was chosen."""
 BESIDE = ("MixUp", "two views")
 """Rows that every tuned table has beside its own."""
 WHOLE_DECAYS = (1e-3,)
@@ -62,12 +64,16 @@ def candidates(label: str, count: int) -> list[Values]:
     return [{}, *_points(space(label), 1, count - 1)]
 
 
-def refinements(label: str, count: int, decay: float) -> list[Values]:
-    """Points of a row's own parameters at that weight decay; for a row without any, weight decays near it."""
-    own = space(label)[1:] or parse_space(f"{DECAY}=log({decay / 2:.4g}, {decay * 2:.4g})")
-    return [
-        {DECAY: decay, **values} for values in _points(own, 2, count)
-    ]  # the point before is that weight decay itself
+def refinements(label: str, count: int, decay: float, *, at_edge: bool = False) -> list[Values]:
+    """Points of a row's own parameters at that weight decay; for a row without any, weight decays near it.
+
+    Where the weight decay is the largest that was tried, larger ones are tried with every point instead.
+    """
+    own = space(label)[1:]
+    if at_edge:
+        return _points([*parse_space(f"{DECAY}=log({decay:.4g}, {decay * BEYOND:.4g})"), *own], 2, count)
+    points = _points(own or parse_space(f"{DECAY}=log({decay / 2:.4g}, {decay * 2:.4g})"), 2, count)
+    return [{DECAY: decay, **values} for values in points]  # the point before is that weight decay itself
 
 
 def _points(parameters: Sequence[Parameter], skipped: int, count: int) -> list[Values]:
@@ -116,7 +122,7 @@ class Search:
         if self._is_whole(column):
             points, seeds = [{}, *({DECAY: decay} for decay in WHOLE_DECAYS)], self.seeds[:1]
         elif column in self.decays:
-            points += refinements(row, self._more, self.decays[column])
+            points += refinements(row, self._more, self.decays[column], at_edge=column in self._at_edge)
         return [(values, self._runs(row, column, values, seeds, validation=HELD_OUT)) for values in points]
 
     def tuning(self) -> Plan:
@@ -171,9 +177,12 @@ class Search:
         ranges = "; ".join(f"{name}: {text}" for name, text in OWN.items())
         chose = "; ".join(f"{column}: {decay:.4g}" for column, decay in self.decays.items())
         first = self.plan.suite.rows[0]
+        edge = "; ".join(self._at_edge)
+        beyond = f" Where that is the largest of these ({edge}), larger ones are tried, up to {BEYOND} times it."
         more = (
             f" The other {self._more} candidates of every method have the weight decay that {first} chose among these "
             f"({chose}): points of its own parameters, or, without any, weight decays from half to twice it."
+            f"{beyond if edge else ''}"
         )
         return (
             f"Every method chose among {count + self._more} candidates: the paper's setting and {count - 1} points of "
@@ -189,6 +198,13 @@ class Search:
         """How many candidates each row has beyond the scale's number."""
         order = self.plan.order
         return 0 if order.candidates is None else order.candidates - CANDIDATES[order.scale]
+
+    @property
+    def _at_edge(self) -> list[str]:
+        """The columns whose first row chose the largest weight decay that it tried."""
+        tried = candidates(self.plan.suite.rows[0], CANDIDATES[self.plan.order.scale])
+        largest = max(values[DECAY] for values in tried if DECAY in values)
+        return [column for column, decay in self.decays.items() if decay >= largest]
 
     def _is_whole(self, column: str) -> bool:
         return self.plan.suite.column(column).benchmark.count is None

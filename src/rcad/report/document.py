@@ -55,7 +55,6 @@ class Table:
         choose: the name of a column; buttons above the table then show the rows of one of its values only.
         folded: what to click to see the table; "" shows it at once. Markdown and the terminal leave it out.
         spare: columns that a narrow terminal leaves out, the first one first; after them it drops from the right.
-        last: a row that sums up the others, set apart.
     """
 
     header: Sequence[str]
@@ -64,10 +63,9 @@ class Table:
     choose: str = ""
     folded: str = ""
     spare: Sequence[str] = ()
-    last: Sequence[str | Cell] | None = None
 
     def __post_init__(self) -> None:
-        for row in self.body:
+        for row in self.cells:
             if len(row) != len(self.header):
                 raise InputError(
                     f"expected {len(self.header)} cells in a row, but got {len(row)}: {[cell.text for cell in row]}"
@@ -83,15 +81,7 @@ class Table:
 
     @property
     def cells(self) -> list[list[Cell]]:
-        return [_cells(row) for row in self.rows]
-
-    @property
-    def last_cells(self) -> list[Cell]:
-        return _cells(self.last or ())
-
-    @property
-    def body(self) -> list[list[Cell]]:
-        return [*self.cells, *([self.last_cells] if self.last is not None else [])]
+        return [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
 
     @property
     def numeric(self) -> list[bool]:
@@ -233,7 +223,3 @@ def code_spans(text: str) -> list[tuple[str, bool]]:
     if len(pieces) % 2 == 0:  # one without a partner is a sign like any other
         return [(text, False)]
     return [(piece, index % 2 == 1) for index, piece in enumerate(pieces) if piece]
-
-
-def _cells(row: Sequence[str | Cell]) -> list[Cell]:
-    return [Cell(cell) if isinstance(cell, str) else cell for cell in row]

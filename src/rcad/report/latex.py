@@ -32,8 +32,6 @@ def table(content: Table, name: str) -> str:
         body.append(_line([_cell(cell) for cell in row]))
         if any(cell.note for cell in row):
             body.append(_line([rf"{{\footnotesize({escaped(cell.note)})}}" if cell.note else "" for cell in row]))
-    if content.last is not None:
-        body += [r"\midrule", _line([_cell(cell) for cell in content.last_cells])]
     label = re.sub(r"[^A-Za-z0-9]+", "-", name)
     return "\n".join(
         [

@@ -55,7 +55,7 @@ def _blocks(part: Part, figures: str) -> list[str]:
 def table(content: Table, cell: Callable[[Cell], str] | None = None) -> str:
     """The table alone; numbers flush right. `cell` writes a cell; None for `cell_text`."""
     ruler = ["--:" if numeric else "---" for numeric in content.numeric]
-    body = [list(map(cell or cell_text, row)) for row in content.body]
+    body = [list(map(cell or cell_text, row)) for row in content.cells]
     lines = [[escaped(name) for name in content.header], ruler, *body]
     # A bar inside a cell would end it.
     return "\n".join("| " + " | ".join(text.replace("|", "\\|") for text in line) + " |" for line in lines)

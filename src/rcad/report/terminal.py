@@ -59,10 +59,13 @@ def paragraph(text: str, width: int | None = None) -> list[str]:
     return textwrap.wrap(plain, width or screen_width(), break_long_words=False, break_on_hyphens=False)
 
 
-def table_lines(table: Table, width: int | None = None) -> list[str]:
-    """The table; where it is too wide, spare columns go first, then texts wrap, then columns go from the right."""
+def table_lines(table: Table, width: int | None = None, last: Sequence[str] = ()) -> list[str]:
+    """The table; where it is too wide, spare columns go first, then texts wrap, then columns go from the right.
+
+    `last` is one row more, set apart: it sums up the others.
+    """
     room, numeric = width or screen_width(), table.numeric
-    rows = [[_text(cell) for cell in row] for row in table.body]
+    rows = [[_text(cell) for cell in row] for row in table.cells] + ([list(map(visible, last))] if last else [])
     full = [max(map(len, column)) for column in zip(table.header, *rows, strict=True)]
     least = [_least(name, [row[k] for row in rows], numeric[k]) for k, name in enumerate(table.header)]
     columns = _columns_that_fit(table, full, least, room)
@@ -72,8 +75,8 @@ def table_lines(table: Table, width: int | None = None) -> list[str]:
         widths[k] = max(least[k], widths[k] - max(0, _total(widths.values()) - room))
     rule = "─" * min(_total(widths.values()), _LONGEST_RULE)
     head, *body = [_lines(row, widths, numeric) for row in (table.header, *rows)]
-    last = [rule, *body.pop()] if table.last else []
-    return [*map(bold, head), rule, *(line for lines in body for line in lines), *last]
+    ending = [rule, *body.pop()] if last else []
+    return [*map(bold, head), rule, *(line for lines in body for line in lines), *ending]
 
 
 def _text(cell: Cell) -> str:

@@ -1,7 +1,7 @@
 """Does it help on MY data? Every method with the same search on the same splits, each split's test set read once.
 
-The first question is asked before the runs: is RCAD better than ERM by one metric? It is judged alone. Everything else,
-controls and other metrics, is a second family (see `judge`).
+The first question is asked before the runs: is RCAD, or another method, better than ERM by one metric? It is judged
+alone. Everything else, controls and other metrics, is a second family (see `judge`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from signal import SIGINT
 from typing import Any
 
 from rcad.errors import InputError, command, fitting, is_number, one_of, shaped, whole
-from rcad.loss.method_rows import has_own, method_text, named_method, sources
+from rcad.loss.method_rows import has_own, method_text, named_method
 from rcad.loss.methods import method_defaults
+from rcad.report.numbers import listed
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged
+from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged, with_rcad
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
-    METRICS,
+    BASE,
     Contestant,
     HeldOut,
     Plan,
@@ -40,14 +41,16 @@ from rcad.study.study import (
     named_data,
     overlap,
     planned,
+    ranked_metrics,
+    seeds_text,
     space_of,
     split_of,
+    unfinished,
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
-from rcad.train.progress import SILENT, Portion, Progress, each_note_once, watched
+from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.run import plan_of
-from rcad.train.scheduler import canonical_config, check_data
 from rcad.train.stop import exit_code
 from rcad.train.task import prepare, read, with_numbers
 
@@ -98,6 +101,7 @@ def compare(
     task: str | None = None,
     size: int | None = None,
     data_options: Mapping[str, Any] | None = None,
+    question: str | None = None,
     metric: str | None = None,
     seeds: int | Sequence[int] = SEEDS,
     budget: int | None = None,
@@ -122,6 +126,8 @@ def compare(
         data, target, task, size, data_options: the data, as in `rcad.tune`.
         methods: "erm,rcad(alpha=0.3)" or a list; by default ERM, label smoothing (on labels) and RCAD. ERM is always
             among them.
+        question: the method that is asked about first: is it better than ERM? By default RCAD, or the first of
+            `methods`. It takes part whether `methods` has it or not.
         metric: what decides, named before the runs: "nll" (the default), "accuracy", "brier"; for regression "rmse".
         seeds: so many splits, or these seeds; each is a split of its own.
         budget: candidates each method tries on each split; by default 8, and 1 (no tuning) where runs are slow.
@@ -137,7 +143,7 @@ def compare(
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=devices, **where) as (folder, place):
-        work = Work(setup, methods, metric, each_once(seeds), budget, controls, folder, place)
+        work = Work(setup, methods, question, metric, each_once(seeds), budget, controls, folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)
 
@@ -148,6 +154,7 @@ class Work:
 
     setup: Setup
     methods: str | Sequence[str] | None
+    question: str | None
     metric: str | None
     seeds: list[int]
     given_budget: int | None
@@ -165,14 +172,18 @@ class Work:
         for key in ("seed", "split"):
             if (value := getattr(first.data, key)) is not None:
                 raise InputError(f"expected a split for each seed, but got data.{key}={value}; leave it out")
-        for text in () if self.methods is None else split_methods(self.methods):
+        more = [] if self.question is None else [self.question]
+        for text in [*([] if self.methods is None else split_methods(self.methods)), *more]:
             with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
-        roles = lineup([named_method(text) for text in names], controls=self.controls)
-        if len(roles) < 2:
+        roles = lineup([named_method(text) for text in (*names, *more)], controls=self.controls)
+        asked = [method_text(rows) for rows, role in roles if role == "asked"]
+        if not asked:
             raise InputError(f"expected a method to compare ERM with, but got {names[0]}; e.g. --methods erm,rcad")
+        subject = (with_rcad(asked) or asked)[0] if self.question is None else method_text(named_method(self.question))
+        one_of("--question", subject, asked)
         small = dataset.is_image and first.model.name == "auto" and first.optim.name == "adamw"
         if setup.epochs is None and small:
             self.setup = setup = replace(setup, epochs=EPOCHS)
@@ -184,11 +195,8 @@ class Work:
         }
         config, problem = self.splits[self.seeds[0]]
         check_suitable(self.contestants, config, problem)
-        ranked = METRICS[bool(problem.classes)]
-        if self.metric is not None:
-            one_of("--metric", self.metric, ranked)
-        main = self.metric or ranked[0]
-        self.metrics = [main, *(metric for metric in ranked if metric != main)]
+        self.metrics = ranked_metrics(self.metric, problem)
+        main = self.metrics[0]
         self.spaces = {name: space_of(rows, config, problem, setup) for name, rows, _ in self.contestants}
         stackable = all(can_stack(at_start(config, rows, problem), problem) for _, rows, _ in self.contestants)
         self.stacked = stackable and self.place.executor is None
@@ -205,6 +213,7 @@ class Work:
             "epochs": config.train.epochs,
             "metric": main,
             "metrics": self.metrics,
+            "question": {"method": subject, "against": BASE, "metric": main},
             "test_ratio": overlap(dataset, problem.splits),
             "sizes": {"train": len(problem.train[1]), "validation": len(problem.val[1]), "test": len(problem.test[1])},
             "held_out": self.held_out.to_dict(),
@@ -223,9 +232,11 @@ class Work:
             if cell["key"] != about["key"]:
                 line = self.settings["command"]
                 refuse_changed(out / FILE, _options(before.get("command", line)), _options(line))
+                old, new = cell.get("made_from") or {}, about["made_from"]
+                changed = [part for part in new if old.get(part, new[part]) != new[part]]
                 raise InputError(
-                    f"expected the data, weights and code that made {contestant.name} in {out / FILE}, but one of them "
-                    "has changed; pass another --out to keep both"
+                    f"expected the same {listed(changed or [*new, 'version of rcad'])} as made {contestant.name} in "
+                    f"{out / FILE}, but got others; pass another --out to keep both"
                 )
             cell.update(about)
         return cells
@@ -236,26 +247,23 @@ class Work:
         run, seconds = plan_of(plans[0].configs[0], self.place)
         each, methods = seconds / (plans[0].about["passes"] or 1), []
         for plan in plans:
-            configs = [] if self.stacked else list(map(canonical_config, plan.configs))
-            over = [config for config in configs if self.place.final_record(config) is not None]
-            check_data(over, self.place, SILENT)
             runs = len(plan.configs)
-            left = 0 if plan.about["name"] in self.known else runs - len(over)
+            left = runs if self.stacked else unfinished(plan.configs, self.place)
+            left = 0 if plan.about["name"] in self.known else left
             about = {key: plan.about[key] for key in ("name", "role", "space")}
             methods.append({**about, "runs": runs, "left": left, "seconds": left * each * plan.about["passes"]})
         settings = {key: value for key, value in self.settings.items() if key not in ("about", "test_ratio")}
-        return {**settings, "run": run, "side_by_side": self.stacked, "methods": methods}
+        totals = {key: sum(method[key] for method in methods) for key in ("left", "seconds")}
+        return {**settings, "run": run, "side_by_side": self.stacked, "methods": methods, **totals}
 
     def _planned(self, contestant: Contestant) -> Plan:
         return planned(contestant, self.splits, self.spaces[contestant.name], self.budget, self.metrics[0])
 
     def _words(self, names: Sequence[str]) -> list[str]:
         """`rcad compare ...` with what was left to it written out."""
-        words = ["rcad", "compare", "--data", self.setup.data, "--methods", ",".join(names), *self.setup.options()]
-        words += [word for setting in self.setup.settings for word in ("--set", setting)]
-        counted = self.seeds == list(range(len(self.seeds)))
-        seeds = str(len(self.seeds)) if counted else ",".join(map(str, self.seeds))
-        words += ["--metric", self.metrics[0], "--seeds", seeds, "--budget", str(self.budget)]
+        words = self.setup.line("compare", "--methods", ",".join(names))
+        words += [] if self.question is None else ["--question", self.question]
+        words += ["--metric", self.metrics[0], "--seeds", seeds_text(self.seeds), "--budget", str(self.budget)]
         return [*words, *([] if self.controls else ["--no-controls"])]
 
     def go(self, progress: Progress) -> Comparison:
@@ -289,14 +297,12 @@ class Work:
 
     def _compete(self, contestant: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
         """Add a method's results to the cells, and write them as soon as they are there."""
-        name, rows, _ = contestant
+        name = contestant.name
         if known := name in self.known:
             cell = self.known[name]
         else:
             cell = compete(self._planned(contestant), self.metrics[0], backend, progress)
         cells[name] = cell
-        if sources(rows):
-            cell["sources"] = sources(rows)
         if self.out is not None:
             # What the folder has stays until the report is written.
             methods = {**self.known, **cells}
@@ -306,7 +312,8 @@ class Work:
         progress.note(f"method {name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
 
     def _record(self, cells: Cells) -> dict[str, Any]:
-        record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"])}
+        subject = self.settings["question"]["method"]
+        record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"], subject)}
         record["next"] = self._next(cells, record["question"])
         record["versions"] = versions(("rcad", "torch", "numpy", "scipy"))
         return plain(COMPARISON.stamp({"target": KIND, **record}))
@@ -383,7 +390,7 @@ def _middle(values: Sequence[Any]) -> Any:
 def _options(line: str) -> dict[str, str]:
     """The options of `rcad compare ...` that change its runs, by name; those of --set by their field."""
     found = re.findall(r" (?:--set '?)?([\w.-]+)[ =](?!--)(.*?)'?(?= --|$)", line)
-    return {name: value for name, value in found if name not in ("--methods", "--out", "--epochs")}
+    return {name: value for name, value in found if name not in ("--methods", "--question", "--out", "--epochs")}
 
 
 def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -392,7 +399,8 @@ def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> di
     record = earlier([out / name for name in Comparison.NAMES], "comparison", target=KIND)
     if record is None:
         return {}
-    before = shaped(f"the comparison in {path}", record, {"about": dict, "methods": {str: cell}})
+    kind = {"about": dict, "methods": {str: cell}, "question": {"method": str}}
+    before = shaped(f"the comparison in {path}", {"question": settings["question"], **record}, kind)
     asked = {key: settings[key] for key in ("seeds", "budget", "epochs", "metric")}
     there = {key: before.get(key, value) for key, value in asked.items()}
     refuse_changed(path, {**before["about"], **there}, {**plain(settings["about"]), **asked})
@@ -401,4 +409,6 @@ def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> di
         raise InputError(
             f"expected the methods that {path} compares, but {lost[0]} is not among them; add it, or pass another --out"
         )
+    there, asked = ({"--question": one["question"]["method"]} for one in (before, settings))
+    refuse_changed(path, there, asked)  # it was asked before the runs
     return before  # type: ignore[no-any-return]

@@ -24,12 +24,17 @@ CPU_TIME = "CPU time"
 """The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
 UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
+SOLVED = {"accuracy": 0.5, "nll": 0.05, "brier": 0.01}
+"""A smaller gain does not matter where ERM gets nearly every label right: nobody can gain more than what is left."""
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 
 
-def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str, Any]:
-    """The part of a record that follows from the results alone; the question is about the first of the metrics."""
-    differences = compared(cells, metrics, test_ratio)
+def judged(cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str | None = None) -> dict[str, Any]:
+    """The part of a record that follows from the results alone; the question is about the first of the metrics.
+
+    `subject` is its method; None for RCAD.
+    """
+    differences = compared(cells, metrics, test_ratio, subject)
     record = {
         "metric": metrics[0],
         "metrics": list(metrics),
@@ -48,14 +53,22 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float) -> dict[str,
     return {**record, "sentences": sentences(record)}
 
 
-def compared(cells: Cells, metrics: Sequence[str], test_ratio: float) -> list[dict[str, Any]]:
-    """The question, judged alone; then every method against ERM, the user's own against RCAD, and RCAD against its
-    controls, by every metric."""
+def with_rcad(methods: Iterable[str]) -> list[str]:
+    """Those of which RCAD is a part."""
+    return [name for name in methods if "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]]
+
+
+def compared(
+    cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str | None = None
+) -> list[dict[str, Any]]:
+    """The question, judged alone; then every method against ERM, the question's and the user's own against RCAD, and
+    RCAD against its controls, by every metric."""
     (base,), controls, methods = (_named(cells, role) for role in ("base", "control", "asked"))
-    rcads = [name for name in methods if "rcad" in [part.strip().partition("(")[0] for part in name.split(" + ")]]
-    first = (rcads or methods)[0]
+    rcads = with_rcad(methods)
+    first = subject or (rcads or methods)[0]
     pairs = [(first, base), *((name, base) for name in cells if name not in (base, first))]
-    pairs += [(name, rcad) for name in methods if ":" in name for rcad in rcads if rcad != name]
+    own = [name for name in methods if ":" in name or (name == first and name not in rcads)]
+    pairs += [(name, rcad) for name in own for rcad in rcads if rcad != name]
     pairs += [(rcad, control) for rcad in rcads for control in controls]
     questions = [(*pair, metric) for metric in metrics for pair in pairs]
     differences = []
@@ -113,7 +126,8 @@ def document(record: Record) -> Document:
     lead = (
         f"{len(record['methods'])} methods on {plural(len(record['seeds']), 'split')} of {record['data']}: "
         f"{sizes['train']:,} examples for training, {sizes['validation']:,} for validation, {sizes['test']:,} for "
-        f"testing. The metric that decides, chosen before the runs: {WORDS[record['metric']]}."
+        f"testing. Asked before the runs: is {record['question']['method']} better than ERM by "
+        f"{WORDS[record['metric']]}?"
     )
     return Document(
         f"Does it help on {record['data']}?",
@@ -130,9 +144,9 @@ def document(record: Record) -> Document:
 
 
 def sentences(record: Record) -> list[str]:
-    """The answer to the question, whether the direction is why, and then a sentence for each metric."""
+    """The answer to the question, whether it matters, whether the direction is why, then a sentence for each metric."""
     question, *gaps = record["differences"]
-    lines = [_answer(question, len(record["seeds"])), *_direction(record)]
+    lines = [_answer(question, len(record["seeds"])), *_solved(record), *_direction(record)]
     for metric in record["metrics"]:
         against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
         if against_base:
@@ -164,6 +178,19 @@ def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
     if gap["outcome"] == "undecided":
         return f"{method} is not shown to differ from {rival} ({evidence}){reach}."
     return f"{method} is {gap['outcome']} than {rival} ({evidence})."
+
+
+def _solved(record: Record) -> list[str]:
+    """Where ERM leaves next to nothing to gain by the metric of the question, that it does."""
+    found, metric = record["results"][record["base"]], record["metric"]
+    if "accuracy" not in found or found["accuracy"]["summary"] is None:
+        return []
+    means = {name: found[name]["summary"]["mean"] for name in ("accuracy", metric)}
+    errors = 100 - means["accuracy"]
+    left = errors if metric == "accuracy" else means[metric]
+    gain = f"no method can gain more than {left:.2g}{UNITS[metric]}, too little to matter, whatever the verdict"
+    solved = errors <= SOLVED["accuracy"] and left <= SOLVED[metric]
+    return [f"ERM already solves this task, with {means['accuracy']:.4g}% accuracy: {gain}."] if solved else []
 
 
 def _direction(record: Record) -> list[str]:
@@ -251,11 +278,11 @@ def results_table(record: Record) -> Table:
 
 
 def difference_tables(record: Record) -> list[Table]:
-    """The question; the other methods and metrics against ERM; methods of one's own against RCAD; RCAD's controls."""
+    """The question; other methods and metrics against ERM; its method and one's own against RCAD; RCAD's controls."""
     captions = {
         "base": "Against ERM. A gain is positive where the method is better, whichever way the metric points. Verdicts "
         "are corrected for the number of comparisons (Holm), intervals are not.",
-        "asked": "Your method against RCAD.",
+        "asked": "Against RCAD.",
         "control": "RCAD against its controls: is the adversarial direction what helps?",
     }
     question = _difference_table(record, record["differences"][:1], "The question, judged alone.", "p")

@@ -141,7 +141,7 @@ def refuse_changed(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]
     """Refuses settings that are not those of the study in the file, and names the first that differs."""
     for key in {**before, **now}:
         if (old := before.get(key)) != (new := now.get(key)):
-            name = key.removeprefix("base.")
+            name = "metric" if key == "by" else key.removeprefix("base.")
             words = f"no {name}" if old is None else f"{name} {old}"
             raise InputError(
                 f"expected {words} as in {path}, but got {'none' if new is None else new}; pass another --out to keep "

@@ -73,6 +73,9 @@ def _rows(names: Sequence[str], words: str) -> tuple[Any, Any]:
     figure, ax = drawing.axes(4.6, 0.9 + 0.42 * len(names))
     ax.set_yticks(range(len(names)), [drawing.label(name, 26, 1) for name in names])
     ax.set(ylim=(len(names) - 0.5, -0.5), xlabel=words)
+    # Labels such as 0.000275 are long: more would run into each other.
+    ax.locator_params(axis="x", nbins=4)
+    ax.xaxis.set_major_formatter("{x:g}")
     return figure, ax
 
 

@@ -215,7 +215,7 @@ ALPHA, LAM = "alpha=auto(0.25, 4)", "lam=log(0.01, 1)"
 FAR_ALPHA, FAR_LAM = "alpha=auto(0.25, 16)", "lam=log(0.01, 10)"
 """On images."""
 NOTHING = MethodSearch("")
-STEP_AND_WEIGHT = MethodSearch(f"{ALPHA}, {LAM}", {"alpha": "auto", "lam": 0.1}, {"alpha": 0.3, "lam": 0.3})
+STEP_AND_WEIGHT = MethodSearch(f"{ALPHA}, {LAM}", {"alpha": "auto", "lam": 0.1}, {"alpha": "auto", "lam": 0.3})
 SEARCHES: Mapping[str, MethodSearch] = {
     "erm": NOTHING,
     "two_views": NOTHING,
@@ -310,11 +310,10 @@ def applied(config: RunConfig, values: Values, methods: Defaults) -> RunConfig:
     return override(config, settings, methods=methods)
 
 
-def beginning(config: RunConfig, space: Space, methods: Defaults, distance: float | None) -> Values:
-    """The point of the space where the config stands; `distance` is what alpha=auto means, if there are classes."""
+def beginning(config: RunConfig, space: Space, methods: Defaults, alpha: float) -> Values:
+    """The point of the space where the config stands; `alpha` is what alpha=auto means on its data."""
     point = {parameter.key: _standing(config, parameter.key, methods) for parameter in space}
-    auto = AUTO if distance is None else short(distance)
-    return {key: auto if value == AUTO else value for key, value in point.items()}
+    return {key: short(alpha) if value == AUTO else value for key, value in point.items()}
 
 
 def _standing(config: RunConfig, key: str, methods: Defaults) -> Any:

@@ -15,15 +15,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import torch
-
 from rcad.data.dataset import Dataset, Splits
 from rcad.errors import InputError, command, one_of, shown, whole
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows
+from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, sources
 from rcad.loss.methods import METHODS, Method, method_defaults
 from rcad.loss.objective import Loss
-from rcad.loss.suggest_alpha import suggest_alpha
 from rcad.runs.config import KEYS, RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.files import dumps
@@ -31,14 +28,15 @@ from rcad.runs.plain import config_id
 from rcad.runs.words import FEW, own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
-from rcad.train.progress import Progress
-from rcad.train.scheduler import weights_hash
-from rcad.train.task import Problem, method_of, with_numbers
+from rcad.train.place import Place
+from rcad.train.progress import SILENT, Progress
+from rcad.train.scheduler import canonical_config, check_data, weights_hash
+from rcad.train.task import Problem, measured_alpha, method_of, with_numbers
 
 BASE = "erm"
 Role = Literal["base", "asked", "control"]
 METRICS = {True: ("nll", "accuracy", "brier"), False: ("nll", "rmse")}
-"""By whether there are class labels; the first one is what a comparison asks by."""
+"""By whether there are class labels; the first one decides where none is asked for."""
 HIGHER_IS_BETTER = {"accuracy": True, "nll": False, "brier": False, "rmse": False}
 WORDS = {"accuracy": "accuracy", "nll": "NLL", "brier": "Brier score", "rmse": "RMSE"}
 UNITS = {"accuracy": " points", "nll": " nats", "brier": "", "rmse": ""}
@@ -64,6 +62,13 @@ def each_once(seeds: int | Sequence[int]) -> list[int]:
     if not numbers or len({*numbers}) < len(numbers):
         raise InputError(f"expected seeds to be a number >= 1 or a list of seeds, each once, but got {shown(seeds)}")
     return numbers
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """What --seeds takes for these: 3 for 0, 1 and 2; "5," for 5 alone."""
+    if list(seeds) == list(range(len(seeds))):
+        return str(len(seeds))
+    return ",".join(map(str, seeds)) + "," * (len(seeds) == 1)
 
 
 @dataclass(frozen=True)
@@ -122,6 +127,11 @@ class Setup:
         options = {f"--{name}": value for name in names if (value := getattr(self, name)) is not None}
         return [word for option, value in options.items() for word in (option, str(value))] + own_words(self.own)
 
+    def line(self, name: str, *more: str) -> list[str]:
+        """`rcad compare ...` or `rcad tune ...` with what the user said of data and training."""
+        words = ["rcad", name, "--data", self.data, *more, *self.options()]
+        return [*words, *(word for setting in self.settings for word in ("--set", setting))]
+
     def train_line(self, config: RunConfig, values: Values, seeds: Sequence[int]) -> str:
         """`rcad train ...` for the runs of a chosen config; of the chosen values those that are fields are set."""
         words = ["rcad", "train", "--data", config.data.name, "--method", label(config.method), *self.options()]
@@ -137,6 +147,14 @@ def rank(metric: str, metrics: Metrics | None) -> tuple[float, float]:
     if metrics is None or not all(math.isfinite(metrics.get(name, math.nan)) for name in (metric, "nll")):
         return -math.inf, -math.inf
     return metrics[metric] * (1 if HIGHER_IS_BETTER[metric] else -1), -metrics["nll"]
+
+
+def ranked_metrics(asked: str | None, problem: Problem) -> list[str]:
+    """The metrics of a study; the one that decides comes first: the one that was asked for, else NLL."""
+    metrics = METRICS[bool(problem.classes)]
+    if asked is not None:
+        one_of("--metric", asked, metrics)
+    return sorted(metrics, key=lambda metric: metric != (asked or metrics[0]))
 
 
 class HeldOut(NamedTuple):
@@ -230,13 +248,6 @@ def at_start(config: RunConfig, rows: tuple[MethodRow, ...], problem: Problem) -
     return replace(config, method=started(rows, labels=bool(problem.classes), table=is_table(problem)))
 
 
-def measured(problem: Problem) -> float | None:
-    """Half the median distance between classes among the training examples; None for regression targets."""
-    if not problem.classes:
-        return None
-    return suggest_alpha(*problem.train, generator=torch.Generator(problem.device).manual_seed(0))
-
-
 def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
     """The config on the split that belongs to a seed: one of the standard ones where there are some."""
     count = len(dataset.standard_splits)
@@ -274,7 +285,8 @@ def space_of(rows: tuple[MethodRow, ...], config: RunConfig, problem: Problem, s
 class Plan(NamedTuple):
     """What a method tries: the values and the config of each candidate, which of them each split has, and about it all.
 
-    Two plans of the same configs, data and metric have the same `key`.
+    Two plans of the same configs, data and metric have the same `key`; `made_from` has a digest of each thing outside
+    of the config.
     """
 
     points: list[Values]
@@ -296,23 +308,34 @@ def planned(
     points: list[Values] = []
     places: dict[int, list[int]] = {}
     for seed, (config, problem) in splits.items():
-        distance = measured(problem)
-        base = at_start(config, contestant.rows, problem)
-        first = beginning(base, space, methods, distance)
-        candidates = drawn(resolved(space, distance), budget, first=first)
+        base, alpha = at_start(config, contestant.rows, problem), measured_alpha(problem)
+        first = beginning(base, space, methods, alpha)
+        candidates = drawn(resolved(space, alpha if problem.classes else None), budget, first=first)
         places[seed] = list(range(len(points), len(points) + len(candidates)))
         points += candidates
         configs += [applied(base, values, methods) for values in candidates]
-    identity = [*map(config_id, configs), *(problem.fingerprint for _, problem in splits.values()), metric]
-    identity += filter(None, {weights_hash(config): None for config in configs})
+    data = [problem.fingerprint for _, problem in splits.values()]
+    weights = [*filter(None, {weights_hash(config): None for config in configs})]
     about = {
-        "key": hashlib.sha256(dumps(identity).encode()).hexdigest()[:16],
+        "key": _digest([*map(config_id, configs), *data, metric, *weights]),
+        "made_from": {"data": _digest(data), "weights": _digest(weights), "code": _digest(sources(contestant.rows))},
         "name": contestant.name,
         "role": contestant.role,
         "passes": statistics.fmean(passes(with_numbers(config.method), config.train.epochs) for config in configs),
         "space": [str(parameter) for parameter in space] if budget > 1 else [],
     }
     return Plan(points, configs, places, about)
+
+
+def _digest(values: Sequence[Any]) -> str:
+    return hashlib.sha256(dumps(values).encode()).hexdigest()[:16]
+
+
+def unfinished(configs: Sequence[RunConfig], place: Place) -> int:
+    """How many of the runs are not over; raises where the data of one that is have changed."""
+    over = [config for config in map(canonical_config, configs) if place.final_record(config) is not None]
+    check_data(over, place, SILENT)
+    return len(configs) - len(over)
 
 
 def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> dict[str, Any]:

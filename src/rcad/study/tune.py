@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from rcad.errors import InputError, one_of, shaped, whole
+from rcad.errors import command as command_line
 from rcad.loss.method_rows import method_text, named_method
 from rcad.loss.methods import method_defaults
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.drawing import save
 from rcad.report.numbers import named_values
+from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, versions
@@ -25,22 +27,24 @@ from rcad.study.pictures import in_words, search_map
 from rcad.study.space import OptunaSearch, Values, applied, beginning, check_space, drawn, grid, parse_space, resolved
 from rcad.study.study import (
     HIGHER_IS_BETTER,
-    METRICS,
     WORDS,
     HeldOut,
     Setup,
     at_start,
     each_once,
-    measured,
     named_data,
     rank,
+    ranked_metrics,
+    seeds_text,
     space_of,
+    unfinished,
 )
 from rcad.train.machine import pick_device
 from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, each_note_once, watched
+from rcad.train.run import plan_of
 from rcad.train.scheduler import Outcome, canonical_config, schedule
-from rcad.train.task import method_of, prepare, read, with_numbers
+from rcad.train.task import measured_alpha, method_of, prepare, read, with_numbers
 from rcad.train.trackers import flat
 
 log = logging.getLogger("rcad")
@@ -109,7 +113,7 @@ def tune(
     budget: int = BUDGET,
     space: str | None = None,
     search: Search = "random",
-    by: str | None = None,
+    metric: str | None = None,
     target: str | None = None,
     task: str | None = None,
     size: int | None = None,
@@ -137,7 +141,7 @@ def tune(
         budget: how many configurations to try.
         space: e.g. "alpha=log(0.05, 2), lam=log(0.01, 1)"; by default weight decay and the method's own ranges.
         search: how they are chosen: "random", "grid" or "optuna".
-        by: what decides: "accuracy" (the default on labels), "nll" (on regression targets), "brier" or "rmse".
+        metric: what decides: "nll" (the default), "accuracy", "brier"; for regression "rmse".
         target: the column to predict; `task`: "classification" or "regression"; `size`: of images.
         data_options: more on the data: drop (columns), labels (a file), file_column, label_column, skip_bad.
         seeds: each trial is the mean over these.
@@ -153,32 +157,32 @@ def tune(
     Raises:
         InputError: something is wrong with the input; nothing was trained.
     """
-    one_of("search", search, SEARCHES)
-    whole("budget", budget, minimum=1)
-    check_packages(*([("optuna", "optuna", "tune")] if search == "optuna" else []))
     setup = Setup(named_data(data), target, task, size, data_options or {}, recipe, epochs, model, tuple(settings))
     where = {"data_dir": data_dir, "cache_dir": cache_dir, "device": device, "executor": executor}
     with workplace(out, runs, track=track, devices=devices, **where) as (folder, place):
-        work = _Work(setup, method, space, search, by, budget, each_once(seeds), folder, place)
+        work = Work(setup, method, space, search, metric, budget, each_once(seeds), folder, place)
         with watched(progress) as reporter:
             return work.go(reporter)
 
 
 @dataclass
-class _Work:
+class Work:
     """One search; everything that can be wrong with the input is found while it is made."""
 
     setup: Setup
     method: str
     space_text: str | None
-    search: Search
-    by: str | None
+    search: str
+    given_metric: str | None
     budget: int
     seeds: list[int]
     out: Path | None
     place: Place
 
     def __post_init__(self) -> None:
+        one_of("search", self.search, SEARCHES)
+        whole("budget", self.budget, minimum=1)
+        check_packages(*([("optuna", "optuna", "tune")] if self.search == "optuna" else []))
         first = self.setup.config(named_method(self.method))
         self.methods = method_defaults()
         space = None if self.space_text is None else parse_space(self.space_text)
@@ -188,19 +192,18 @@ class _Work:
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = dataset.omissions
         problem = prepare(first, dataset, pick_device("cpu"))
-        if self.by is not None:
-            one_of("--by", self.by, METRICS[bool(problem.classes)])
+        self.metric = ranked_metrics(self.given_metric, problem)[0]
         if space is None:
             space = space_of(first.method, first, problem, self.setup)
         if not space:
             raise InputError(f"expected a parameter to search, but {self.method} leaves none open; pass --space")
-        distance = measured(problem)
+        alpha = measured_alpha(problem)
         self.base = at_start(first, first.method, problem)
         method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
-        self.metric = self.by or ("accuracy" if problem.classes else "nll")
-        self.start = beginning(self.base, space, self.methods, distance)
-        self.space = resolved(space, distance)
-        self.held_out = HeldOut(len(problem.val[1]), len(self.seeds), self.metric)
+        self.start = beginning(self.base, space, self.methods, alpha)
+        self.space = resolved(space, alpha if problem.classes else None)
+        self.sizes = {"train": len(problem.train[1]), "validation": len(problem.val[1])}
+        self.held_out = HeldOut(self.sizes["validation"], len(self.seeds), self.metric)
         names = [name.replace(":", "-") for name, _ in first.method if name != "data_augmentation"]
         self.stem = "-".join(names) or "data_augmentation"
         self.settings: dict[str, Any] = {
@@ -218,7 +221,21 @@ class _Work:
                 there = shaped(f"the search in {path}", before, {"settings": dict})["settings"]
                 refuse_changed(path, flat(there), flat(plain(self.settings)))
         self.trials: list[Trial] = []
-        self.planned = self.budget
+        # Optuna's are found one by one; of them the first is known.
+        self.points: Sequence[Values] = [self.start]
+        if self.search != "optuna":
+            by_grid = self.search == "grid"
+            self.points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
+        self.planned = self.budget if self.search == "optuna" else len(self.points)
+
+    def plan(self) -> dict[str, Any]:
+        """What `go` would train, and about how many seconds it takes run by run; raises if it cannot begin."""
+        runs = [run for point in self.points for run in self._runs(point)]
+        run, seconds = plan_of(runs[0], self.place)
+        left = unfinished(runs, self.place) + self.planned * len(self.seeds) - len(runs)
+        told = {key: value for key, value in self.settings.items() if key not in ("by", "base")}
+        plan = {"metric": self.metric, "sizes": self.sizes, "run": run, "planned": self.planned}
+        return {**told, **plan, "trials": list(map(dict, self.points)), "left": left, "seconds": left * seconds}
 
     def go(self, progress: Progress) -> Tuning:
         progress = each_note_once(progress)
@@ -238,10 +255,7 @@ class _Work:
 
     def _search(self, progress: Progress) -> Tuning:
         if self.search != "optuna":
-            by_grid = self.search == "grid"
-            points = grid(self.space, self.budget) if by_grid else drawn(self.space, self.budget, first=self.start)
-            self.planned = len(points)
-            return self._train(points, progress)
+            return self._train(self.points, progress)
         size = self._side_by_side()
         study = OptunaSearch(self.space, self.start, side_by_side=size > 1)
         for number in range(0, self.budget, size):
@@ -261,10 +275,20 @@ class _Work:
 
         return max(1, slots(self.place.executor, self.place.device != "cpu") // len(self.seeds))
 
+    def _runs(self, point: Values) -> list[RunConfig]:
+        config = applied(self.base, point, self.methods)
+        return [replace(config, seed=seed) for seed in self.seeds]
+
+    def _words(self) -> list[str]:
+        """`rcad tune ...` with what was left to it written out."""
+        words = self.setup.line("tune", "--method", self.method)
+        words += [] if self.space_text is None else ["--space", self.space_text]
+        words += ["--search", self.search, "--metric", self.metric, "--seeds", seeds_text(self.seeds)]
+        return [*words, "--budget", str(self.budget), *([] if self.out is None else ["--out", str(self.out)])]
+
     def _train(self, points: Sequence[Values], progress: Progress) -> Tuning:
         """Make the runs of these points, add the trials whose runs are all over, and write the record with them."""
-        bases = [applied(self.base, point, self.methods) for point in points]
-        runs = [[replace(base, seed=seed) for seed in self.seeds] for base in bases]
+        runs = list(map(self._runs, points))
         outcome = schedule([run for own in runs for run in own], self.place, progress, held_out=True)
         records = {record.id: record for record in outcome.records if record.is_final}
         for point, own in zip(points, runs, strict=True):
@@ -289,6 +313,7 @@ class _Work:
             "trials": self.trials,
             "best": number,
             "command": command,
+            "made_by": command_line(*self._words()),
             "versions": versions(("rcad", "torch", "numpy")),
         }
         return plain(SEARCH.stamp(record))
@@ -315,11 +340,13 @@ def document(record: Mapping[str, Any]) -> Document:
     command: list[Part] = [Command(record["command"], "Next. Train it:")] if record["command"] else []
     parts: list[Part] = [trials_table(record), *command, *about, *filter(None, [search_map(record)])]
     notice = "" if len(done) == record["planned"] else "The search is not finished: run the same command to continue."
+    facts = {"Versions": named_values(record["versions"])}
     return Document(
         f"Tuning {settings['method']} on {settings['data']}",
         "The best hyperparameters of this method on this data, by the validation split.",
         [Section("Trials", (), parts, verdict, notice)],
-        {"Versions": named_values(record["versions"])},
+        # Earlier records do not say what made them.
+        {"Made by": f"`{made_by}`"} | facts if (made_by := record.get("made_by")) else facts,
     )
 
 

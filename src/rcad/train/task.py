@@ -50,7 +50,7 @@ FEW_IMAGES, FEW_SIDE = 5_000, 32
 """It is too for so few training images of this size; for more and larger ones it is ResNet-18."""
 BUILT = {"SmallCNN": "small_cnn", "MLP": "mlp", "ResNet": "resnet18"}
 """What a record says of the networks that "auto" chooses among."""
-SAME_ALPHA = 1e-3  # a measured alpha is written with four digits
+SAME_ALPHA = 1e-3  # a measured alpha is written with four digits, or four decimals
 LARGEST_UNCAPPED = 0.9  # from this lambda on a Gaussian's entropy without a cap outgrows the loss that holds it
 
 
@@ -201,13 +201,21 @@ def with_numbers(rows: tuple[MethodRow, ...]) -> Method:
     return Method.from_dict({"methods": plain})
 
 
+def measured_alpha(problem: Problem) -> float:
+    """What alpha="auto" is on these data."""
+    x, y = problem.train
+    if isinstance(x, Streamed):
+        sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
+        x, y = x[sample], y[sample.to(y.device)]
+    if not problem.classes:
+        return round(among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP, 4)
+    return round(suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0)), 4)
+
+
 def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
-
-    def measure() -> float:
-        return round(measured_alpha(problem), 4)
-
-    rows = [resolve_auto(row, bool(problem.classes), measure) for row in rows_to_plain(config.method)]
+    labels, measure = bool(problem.classes), partial(measured_alpha, problem)
+    rows = [resolve_auto(row, labels, measure) for row in rows_to_plain(config.method)]
     method = match_targets(Method.from_dict({"methods": rows}), problem.classes)
     if method.growth is not None and isinstance(problem.train[0], Streamed):
         raise InputError(
@@ -223,17 +231,6 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     return method
 
 
-def measured_alpha(problem: Problem) -> float:
-    """What alpha="auto" means on these training examples, before it is rounded."""
-    x, y = problem.train
-    if isinstance(x, Streamed):
-        sample = torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:SAMPLE].sort().values
-        x, y = x[sample], y[sample.to(y.device)]
-    if not problem.classes:
-        return among_reals(as_unit_float(x[:SAMPLE]), y[:SAMPLE]) or REAL_STEP
-    return suggest_alpha(x, y, generator=torch.Generator(problem.device).manual_seed(0))
-
-
 def as_asked(config: RunConfig, problem: Problem) -> RunConfig:
     """The config with "auto" for an alpha that was measured on these examples, as `rcad compare` writes it, and for lam
     beside it where that is the default: runs over several splits are then one method."""
@@ -241,7 +238,7 @@ def as_asked(config: RunConfig, problem: Problem) -> RunConfig:
     for name, values in config.method:
         own = dict(values)
         alpha: Any = own.get("alpha") if name in MEASURABLE else None
-        if is_number(alpha) and math.isclose(alpha, measured_alpha(problem), rel_tol=SAME_ALPHA):
+        if is_number(alpha) and math.isclose(alpha, measured_alpha(problem), rel_tol=SAME_ALPHA, abs_tol=1e-4):
             default = own.get("lam") == weight_for(AUTO, real=not problem.classes) and (name, "lam") in CHANGED
             own |= {"alpha": AUTO, "lam": AUTO} if default else {"alpha": AUTO}
         rows.append((name, tuple(sorted(own.items()))))

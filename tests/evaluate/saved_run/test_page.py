@@ -92,14 +92,6 @@ def test_numbers_of_the_tables(found: dict[str, Any]) -> None:
     assert foreign.rows[0][:3] == ["noise", "erm", "0.900 ± 1.000"]
 
 
-def test_evaluations_of_before_do_not_have_the_overconfidence(found: dict[str, Any]) -> None:
-    for group, shown in zip(found["groups"], (True, False), strict=True):
-        del group["numbers"]["overconfidence"]
-        plain = tables(found["groups"], "calibration")[0]
-        assert (OVERCONFIDENCE in plain.header, "overconfident" in plain.caption) == (shown, shown)
-        assert (plain.rows[0][2] == "-") == shown
-
-
 def test_differences_are_signed_and_never_minus_zero(found: dict[str, Any]) -> None:
     cells = [row[1:] for row in differences(found["groups"], SUITES).rows]
     assert cells[0] == ["accuracy, %", "+2.0 [+1.5, +2.5]", "0.2500"]

@@ -11,9 +11,10 @@ import torch
 from rcad.paper.record import Study
 from rcad.paper.run import make_study
 from rcad.paper.theory import appendix, lemmas, study
-from rcad.paper.theory.problem import Interval, mean_interval, share_interval
+from rcad.paper.theory.problem import Interval, mean_interval
 from rcad.paper.theory.simulation import Settings
 from rcad.paper.theory.study import judge_interval, judge_universal
+from rcad.study.statistics import share_interval
 
 
 @pytest.mark.parametrize(
@@ -36,8 +37,8 @@ def test_verdicts_follow_the_interval(low: float, high: float, difference: str, 
 
 def test_intervals_are_the_textbook_s() -> None:
     # Wilson's 95% interval for 15 of 20.
-    assert share_interval(torch.arange(20) < 15) == pytest.approx((0.75, 0.5313, 0.8881), abs=1e-4)
-    assert share_interval(torch.ones(10))[1:] == pytest.approx((0.72247, 1), abs=1e-5)
+    assert share_interval(0.75, 20) == pytest.approx((0.5313, 0.8881), abs=1e-4)
+    assert share_interval(1.0, 10) == pytest.approx((0.72247, 1), abs=1e-5)
     mean, half = 2.5, 1.96 * 1.29099 / 2
     assert mean_interval(torch.arange(1.0, 5.0)) == pytest.approx((mean, mean - half, mean + half), abs=1e-3)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rcad.paper.claims import ENTROPY, RANDOM, gain_of
+from rcad.paper.claims import ENTROPY, RANDOM
 from rcad.paper.record import LAST, Place, Study
-from rcad.paper.report.few_labels import CHANCE, change, mean_text
+from rcad.paper.report.few_labels import CHANCE, change, last_gain, mean_text
 from rcad.paper.report.few_labels import in_short as short_table
 from rcad.paper.report.tables import MEASURES, mean_of
 from rcad.report import markdown
@@ -51,8 +51,8 @@ def tuned_place(every: dict[str, Study], row: str, column: str) -> Place | None:
 
 def gain(place: Place, base: Place, metric: str) -> Paired:
     """By how much better at the last epoch, on the same seeds."""
-    paired, why = gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), MEASURES[metric].higher, fewest=2)
-    assert paired is not None, why
+    paired = last_gain(place, base, metric)
+    assert paired is not None, (place.row, place.column)
     return paired
 
 
@@ -65,7 +65,7 @@ def in_short(root: Path) -> str:
     """README's table: 2,000 images, everything against ERM with the paper's settings; the report's first table."""
     found = short_table(report(root).records.studies)
     assert found is not None
-    return table(found.header, [[*map(markdown.cell_text, row)] for row in found.body], numbers=True)
+    return table(found.header, [[*map(markdown.cell_text, row)] for row in found.cells], numbers=True)
 
 
 def tuned(root: Path) -> str:

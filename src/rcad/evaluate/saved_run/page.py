@@ -61,8 +61,7 @@ def document(summary: Summary, *, brief: bool = False) -> Document:
         nothing = ["There is nothing to compare: only ERM runs were given."]
         sections.append(Section("Against ERM", sentences or nothing, [] if gains is None else [gains]))
     if not brief:
-        # Records of before this was kept name no run that was left out.
-        left_out = [f"Left out: {run['run']}: {run['why']}" for run in summary.get("left_out", ())]
+        left_out = [f"Left out: {run['run']}: {run['why']}" for run in summary["left_out"]]
         sections.append(Section("The runs", left_out, [_runs(summary)]))
     count = sum(len(group["runs"]) for group in groups)
     titles = ", ".join(TITLES[suite].lower() for suite in suites)

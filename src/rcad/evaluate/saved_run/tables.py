@@ -186,9 +186,7 @@ def _columns(groups: Sequence[Group], columns: Mapping[str, str], caption: str) 
 
 def _calibration(groups: Sequence[Group]) -> list[Table]:
     classes, values = ([g for g in groups if bool(g["classes"]) == kind] for kind in (True, False))
-    caption = "Test split."
-    if any("overconfidence" in group["numbers"] for group in classes):  # earlier evaluations did not have it
-        caption += f" {capital(CLASSES['overconfidence'])}, in points: above 0 a model is overconfident."
+    caption = f"Test split. {capital(CLASSES['overconfidence'])}, in points: above 0 a model is overconfident."
     parts = [_columns(classes, CLASSES, caption)] if classes else []
     if any("temperature" in group["numbers"] for group in classes):
         parts.append(_columns(classes, SCALED, "The same after one temperature, fitted on the validation split."))

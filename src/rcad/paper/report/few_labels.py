@@ -12,6 +12,7 @@ from rcad.paper.report.tables import MEASURES, about, caption, interval_text, me
 from rcad.report import drawing
 from rcad.report.document import Cell, Figure, Part, Section, Table
 from rcad.report.drawing import BLUE, GREY, VERMILION
+from rcad.report.numbers import fixed
 from rcad.study.statistics import Paired
 
 TITLE = "What to do with few labels"
@@ -80,12 +81,17 @@ def in_short(studies: Sequence[Study]) -> Table | None:
 
 def change(place: Place, base: Place, metric: str) -> Cell:
     """Mean change at the last epoch (a lower NLL is negative) ± half of its 95% interval; marked: a gain."""
-    measure = MEASURES[metric]
-    gain = gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
-    if gain is None or place is base:
+    gain, measure = last_gain(place, base, metric), MEASURES[metric]
+    if gain is None:
         return Cell("" if place is base else "-")
     mean = signed(gain.mean if measure.higher else -gain.mean, measure.digits)
     return Cell(f"{mean} ± {gain.half:.{measure.digits}f}", mark="good" if gain.low > 0 else "")
+
+
+def last_gain(place: Place, base: Place, metric: str) -> Paired | None:
+    """How much better a cell is than another at the last epoch, on the same seeds; None where that is not known."""
+    ours, theirs = (cell.by_seed(LAST + metric) for cell in (place, base))
+    return None if place is base else gain_of(ours, theirs, MEASURES[metric].higher, fewest=2)[0]
 
 
 def mean_text(place: Place, metric: str) -> str:
@@ -96,8 +102,7 @@ def mean_text(place: Place, metric: str) -> str:
 
 def signed(value: float, digits: int) -> str:
     """With a sign, but for a zero."""
-    text = f"{value:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
-    return text if float(text[1:]) else text[1:]
+    return fixed(value, digits, sign=round(value, digits) != 0)
 
 
 def best(rows: Sequence[Gain]) -> list[str]:
@@ -178,13 +183,8 @@ def figure(rows: Sequence[Gain]) -> Figure:
 
 
 def _gain(study: Study, column: str, row: str, place: Place, base: Place) -> Gain:
-    compared = {
-        metric: None
-        if place is base
-        else gain_of(place.by_seed(LAST + metric), base.by_seed(LAST + metric), measure.higher, fewest=2)[0]
-        for metric, measure in MEASURES.items()
-    }
     _, tuned, more = study.title.partition(EVERY_METHOD)
+    compared = {metric: last_gain(place, base, metric) for metric in MEASURES}
     return Gain(f"{_network(study)}, {tuned + more or PAPER}", column, row, place, compared)
 
 

@@ -128,7 +128,7 @@ def _panel(ax: Any, study: Study, column: str, rows: Mapping[str, Line | None], 
 
 
 def bars(study: Study) -> Figure | None:
-    """F2: each augmentation without and with RCAD, a panel for each data set."""
+    """F2: each augmentation without and with RCAD, a panel for each data set; the paper prints no numbers for them."""
     pairs = [(row, with_rcad) for row in study.rows if (with_rcad := f"{row} + RCAD") in study.rows]
     columns = [c for c in study.columns_run if any((row, c) in study.places for pair in pairs for row in pair)]
     if not pairs or not columns:
@@ -143,10 +143,8 @@ def bars(study: Study) -> Figure | None:
         drawing.key(axes[0], "with RCAD", marker="s", ls="", color=drawing.BLUE, ms=8, alpha=0.55),
         drawing.key(axes[0], "seeds", marker="o", ls="", color=GREY, ms=4),
     ]
-    printed = any(place.published is not None for place in study.places.values())
-    keys += [drawing.published_key(axes[0])] if printed else []
-    fields = {"bases": ", ".join(base for base, _ in pairs), "printed": "; diamonds: as published" * printed}
-    return drawing.finish(figure, keys, *about("bars", title=study.title, **fields), "bars", wide=True)
+    words = about("bars", title=study.title, bases=", ".join(base for base, _ in pairs))
+    return drawing.finish(figure, keys, *words, "bars", wide=True)
 
 
 def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -164,9 +162,6 @@ def _bars(ax: Any, study: Study, column: str, pairs: Sequence[tuple[str, str]]) 
                 ax.errorbar(x, mean.mean, yerr=mean.half, color=ink, lw=1.4, capsize=3, zorder=4)
                 drawing.strip(ax, values, x, ink, upright=True)
                 near += [*values, mean.mean, mean.low, mean.high]
-            if place.published is not None:
-                ax.plot(x, place.published.mean, "D", ms=5, zorder=5, **drawing.PUBLISHED)
-                near.append(place.published.mean)
     low, high = drawing.limits(value for value in near if value is not None)
     ax.set(ylim=(low - 0.15 * (high - low), high), xlim=(-0.6, len(pairs) - 0.4))
     ax.set_xticks(range(len(pairs)), [drawing.label(base, 11) for base, _ in pairs])
@@ -245,19 +240,10 @@ def boundaries(study: Study) -> Figure | None:
     methods = list(dict.fromkeys(panel["method"] for panel in results["panels"]))
     size = 3.3 * len(epochs) + 0.9, 2.75 * len(methods) + 0.3
     figure, axes = drawing.grid(*size, len(methods), len(epochs), sharex=True, sharey=True)
-    points, labels = np.asarray(results["points"]["x"]), np.asarray(results["points"]["y"])
     image: Any = None
     for panel in results["panels"]:
         ax = axes[methods.index(panel["method"]), epochs.index(panel["epoch"])]
-        plane = np.asarray(panel["probability"], dtype=float).reshape(-1, across)
-        image = ax.imshow(plane, origin="lower", extent=LIMITS, cmap="RdBu", vmin=0, vmax=100, alpha=0.55)
-        left, right, low, high = LIMITS
-        x, y = np.linspace(left, right, plane.shape[1]), np.linspace(low, high, plane.shape[0])
-        if plane.min() < 50 < plane.max():
-            ax.contour(x, y, plane, levels=[50], colors="black", linewidths=1.6)
-        for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
-            chosen = points[labels == kind]
-            ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=6, color=colour, alpha=0.9, lw=0)
+        image = draw_plane(ax, panel["probability"], across, results["points"])
         place = study.places[TARGETS["F7"].rows[panel["method"]], f"epoch {panel['epoch']}"]
         share = place.values(study.metric)[0]
         ax.set_title(f"{panel['method'].upper()}, epoch {panel['epoch']}: {share:.1f}% of the curves", fontsize=9)
@@ -266,6 +252,22 @@ def boundaries(study: Study) -> Figure | None:
     figure.supxlabel("first true feature", fontsize=9)
     figure.supylabel("second true feature", fontsize=9)
     return drawing.finish(figure, [], *about("boundaries"), "boundaries", wide=True)
+
+
+def draw_plane(
+    ax: Any, percent: Sequence[float], across: int, points: JSON, *, line: float = 1.6, dot: float = 6
+) -> Any:
+    """The plane coloured by the probability of class 1, row by row from the bottom, the boundary, training examples."""
+    plane = np.asarray(percent, dtype=float).reshape(-1, across)
+    image = ax.imshow(plane, origin="lower", extent=LIMITS, cmap="RdBu", vmin=0, vmax=100, alpha=0.55)
+    x, y = np.linspace(*LIMITS[:2], plane.shape[1]), np.linspace(*LIMITS[2:], plane.shape[0])
+    if plane.min() < 50 < plane.max():
+        ax.contour(x, y, plane, levels=[50], colors="black", linewidths=line)
+    where, labels = np.asarray(points["x"]), np.asarray(points["y"])
+    for kind, marker, colour in ((0, "o", "#6B0000"), (1, "s", "#00205F")):
+        chosen = where[labels == kind]
+        ax.scatter(chosen[:, 0], chosen[:, 1], marker=marker, s=dot, color=colour, alpha=0.9, lw=0)
+    return image
 
 
 def alphas(study: Study) -> Figure | None:

@@ -34,7 +34,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rcad.study import statistics
 from rcad.study.statistics import Z95
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "median": 0.5, "q75": 0.75, "q95": 0.95}
@@ -64,12 +63,6 @@ def mean_interval(values: Tensor) -> Interval:
     mean = values.double().mean().item()
     half = Z95 * values.double().std().item() / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
-
-
-def share_interval(holds: Tensor) -> Interval:
-    """Share of draws where something holds, with Wilson's interval. holds: (draws,)."""
-    share = holds.double().mean().item()
-    return Interval(share, *statistics.share_interval(share, len(holds)))
 
 
 class Sample(NamedTuple):

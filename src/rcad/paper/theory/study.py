@@ -29,26 +29,24 @@ from rcad.paper.theory.problem import (
     margins,
     mean_interval,
     norms,
-    share_interval,
     training_accuracy,
 )
 from rcad.paper.theory.simulation import LARGE, SMALL, Settings, Trajectories
 from rcad.study.judge import Verdict
+from rcad.study.statistics import share_interval
 
 CLAIMS = TARGETS["F5"].claims
 NEAR_ZERO, NEAR_ONE, HUNDRED_PERCENT = 0.1, 0.99, 0.995
 VISIBLE = 0.01  # a reversal smaller than this cannot be seen in a plot from 0 to 1
 
 
-def _claim(name: str, verdict: Verdict | bool, found: str = "", /, **fields: Any) -> Claim:
+def _claim(name: str, verdict: Verdict | bool, found: str = "", rule: str = "", /, **fields: Any) -> Claim:
     """A claim of paper.toml, filled by what we find, with the verdict its rule gives; True where the rule is met."""
     if not isinstance(verdict, str):
         verdict = "reproduced" if verdict else "not reproduced"
     words = CLAIMS[name]
-    ours = found or words["ours"].format(**fields)
-    return Claim(
-        words["where"], words["says"].format(**fields), verdict, ours=ours, rule=words["rule"].format(**fields)
-    )
+    ours, rule = found or words["ours"].format(**fields), rule or words["rule"].format(**fields)
+    return Claim(words["where"], words["says"].format(**fields), verdict, ours=ours, rule=rule)
 
 
 def judge_interval(interval: Interval, level: float, below: Verdict) -> Verdict:
@@ -64,19 +62,19 @@ def judge_universal(holds: float, reversed_: float) -> Verdict:
 
 
 def _difference(name: str, values: Tensor, unit: float = 1.0) -> Claim:
-    words, interval, share = CLAIMS[name], mean_interval(values), (values > 0).double().mean().item()
+    interval, share = mean_interval(values), (values > 0).double().mean().item()
     mean, low, high = (f"{unit * value:+.3g}" for value in interval)
-    ours = f"{words['ours']} {mean} [{low}, {high}]; so in {share:.1%} of draws"
-    verdict, rule = judge_interval(interval, 0, "opposite"), "mean paired difference, 95% interval above 0"
-    return Claim(words["where"], words["says"], verdict, ours=ours, rule=rule)
+    ours = f"{CLAIMS[name]['ours']} {mean} [{low}, {high}]; so in {share:.1%} of draws"
+    rule = "mean paired difference, 95% interval above 0"
+    return _claim(name, judge_interval(interval, 0, "opposite"), ours, rule)
 
 
 def _level(name: str, holds: Tensor, more: str = "") -> Claim:
-    words, interval = CLAIMS[name], share_interval(holds)
+    share = holds.double().mean().item()
+    interval = Interval(share, *share_interval(share, len(holds)))
     verdict = judge_interval(interval, 0.5, "not reproduced")  # of what one draw shows: most draws must show it
-    ours = f"{interval.value:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]{more}"
-    rule = f"{words['rule']} in most draws, 95% interval above 50%"
-    return Claim(words["where"], words["says"], verdict, ours=ours, rule=rule)
+    ours = f"{share:.1%} of draws [{interval.low:.1%}, {interval.high:.1%}]{more}"
+    return _claim(name, verdict, ours, f"{CLAIMS[name]['rule']} in most draws, 95% interval above 50%")
 
 
 def figure_claims(study: Trajectories) -> list[Claim]:
