@@ -274,7 +274,8 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Plac
     assert line.startswith(f"SmallCNN, 89,933 parameters; rcad(alpha={alpha}, lam=0.1); CPU, ")
     assert line.endswith("; 2 epochs of 2 steps")
     assert plan_of(config, place)[0] == line
-    assert "rcad(alpha=0.5, lam=0.02)" in plan_of(small("rcad(alpha=0.5, lam=0.02)"), place)[0]
+    said = plan_of(small("rcad(alpha=0.5, lam=0.02)"), place)[0]
+    assert "rcad(alpha=0.5, lam=0.02) (the paper's alpha and lam); " in said
     with pytest.raises(InputError, match="expected a file or folder at nowhere"):
         plan_of(small(data="nowhere.csv"), place)
     assert not [note for note in watcher.notes if "far below" in note]
