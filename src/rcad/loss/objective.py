@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import product
+from types import FunctionType
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -24,7 +25,18 @@ from torch import Tensor, nn
 from rcad.errors import InputError, one_of
 from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output, View, as_module, bind, check_view, frozen_batch_stats, reenters
+from rcad.loss.model_calls import (
+    Inputs,
+    Model,
+    Output,
+    View,
+    bind,
+    check_view,
+    frozen_batch_stats,
+    keep_passes_whole,
+    modules_behind,
+    reenters,
+)
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term, active, check_terms, plan_passes
 
@@ -94,7 +106,7 @@ class Loss:
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
             forward, perturbable, mask = bind(model, inputs, self.input_key, self.mask_key, self.output)
             view = View(forward, perturbable, labels, mask, weight, check_always=self.checks == "always")
-            check_view(view)
+            check_view(view, one_pass=plan.one_pass)
             check_input(view, look.terms, self.units)
             views.append(view)
         return views
@@ -143,6 +155,8 @@ def _evaluate_view(
         advance = nullcontext() if clean else frozen_batch_stats(view.forward)
         follows = clean and torch.is_grad_enabled()
         with advance, torch.enable_grad() if directions else nullcontext():
+            if directions and follows:
+                keep_passes_whole()
             output = view.forward(x, last=last)
             check_output(view, likelihood, output)
             reentrant = x.requires_grad and reenters(view.forward, output)
@@ -203,10 +217,10 @@ def may_read(view: View, part: str) -> bool:
 
 
 def _first_time(view: View, event: str) -> bool:
-    module = as_module(view.forward)
-    if module is None:
+    modules = modules_behind(view.forward)
+    if not modules:
         return True
-    events = _events.setdefault(module, set())
+    events = _events.setdefault(modules[0], set())
     return not (event in events or events.add(event))  # type: ignore[func-returns-value]
 
 
@@ -252,13 +266,16 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
             f"the images span [{low:.2f}, {high:.2f}] and look {'scaled' if scaled else 'normalised'}, but alpha is a "
             f"distance in [0, 1] pixels; {remedy}, or units='input' if alpha is meant in their own units",
         )
-    module = as_module(view.forward)
-    if module is None or not torch.is_grad_enabled():
+    modules, model = modules_behind(view.forward), view.forward.model
+    if not modules and moves and not isinstance(model, FunctionType):
+        found = f"no layers were found behind this {type(model).__name__}"
+        _warn_once(view, "blind", f"{found}, so BatchNorm's averages also advance at x'; pass the module itself")
+    if not modules or not torch.is_grad_enabled():
         return
-    needs = [parameter.requires_grad for parameter in module.parameters()]
+    needs = [parameter.requires_grad for module in modules for parameter in module.parameters()]
     if needs and not any(needs):
         _warn_once(view, "frozen", "no parameter of the model requires a gradient, so nothing will be trained")
-    if moves and not module.training:
+    if moves and not any(module.training for module in modules):
         _warn_once(
             view,
             "eval",
@@ -339,6 +356,8 @@ class Objective(nn.Module):
                     "expected a number for alpha in an Objective, which may be compiled whole, but got 'auto'; use "
                     "rcad.suggest_alpha(x, y), or a Criterion, which measures it"
                 )
+        if not all(plan.one_pass for plan in self.loss.plans.values()):
+            keep_passes_whole()
         self.counter = StepCounter()
 
     def forward(
