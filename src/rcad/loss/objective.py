@@ -26,6 +26,7 @@ from rcad.errors import InputError, one_of
 from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.model_calls import (
+    MASK_KEY,
     Inputs,
     Model,
     Output,
@@ -74,7 +75,7 @@ class Loss:
         object.__setattr__(self, "terms", check_terms(self.terms))
         one_of("units", self.units, ("pixels", "input"))
         one_of("checks", self.checks, ("always", "first"))
-        if not isinstance(self.likelihood, Likelihood):
+        if isinstance(self.likelihood, type) or not isinstance(self.likelihood, Likelihood):
             raise InputError(f"expected a likelihood such as Categorical(), but got {self.likelihood!r}")
         object.__setattr__(self, "periods", tuple(sorted({term.every for term in self.terms} - {1})))
         plans = {}
@@ -119,11 +120,11 @@ class StepCounter:
     value: int = 0
 
     def next(self, step: int | None) -> int:
-        """The step given, else how many calls came before this one."""
+        """The step given, else how many calls with gradients came before this one."""
         if step is not None:
             return step
-        self.value += 1
-        return self.value - 1
+        self.value += torch.is_grad_enabled()  # a validation is no step
+        return self.value - torch.is_grad_enabled()
 
 
 def evaluate(likelihood: Likelihood, plan: Plan, views: Sequence[View], *, generator: Source | None = None) -> Losses:
@@ -249,12 +250,18 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
         return
     if torch.is_inference_mode_enabled() and any(term.where is not None for term in terms):
         raise InputError("expected to be outside torch.inference_mode(), where nothing has a gradient; use no_grad()")
-    if view.weight is not None and not bool((view.weight >= 0).all()):
-        raise InputError(f"expected sample weights >= 0, but got {view.weight.min().item():.4g}")
+    weight, mask, given = view.weight, view.mask, view.forward.others.get(MASK_KEY)
+    if weight is not None and not bool(((weight >= 0) & (weight < math.inf)).all()):
+        raise InputError(f"expected finite sample weights >= 0, but got {weight.min():.4g} to {weight.max():.4g}")
     low, high = (value.item() for value in view.x.detach().aminmax())
     if not (low > -float("inf") and high < float("inf")):
         raise InputError("expected finite inputs, but x holds NaN or inf")
     moves = [term.where for term in terms if term.where is not None]
+    if moves and mask is not None and not bool(((mask == 0) | (mask == 1)).all()):
+        raise InputError(f"expected a mask of 0 and 1, 1 for the real positions, but got {mask.min()} to {mask.max()}")
+    if moves and mask is None and isinstance(given, Tensor) and view.x.ndim <= 3:
+        fits = f"the {MASK_KEY} of shape {tuple(given.shape)} does not say which positions of {tuple(view.x.shape)} are"
+        _warn_once(view, "mask", f"{fits} real, so all of them move; give one number for each position, (B, T)")
     image = view.x.ndim == 4 and view.x.shape[1] in (1, 3, 4)
     in_pixels = units == "pixels" and image and any(getattr(move, "std", None) is None for move in moves)
     if in_pixels and (low < -0.1 or high > 1.1):
