@@ -131,6 +131,12 @@ test_wrong_values_are_named = refusals(
     (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
     (lambda: Mixup()(*images()), "expected the number of classes"),
     (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
+    (lambda: Mixup()(images()[0].byte(), images()[1], classes=5), "inputs to mix, but got torch.uint8; convert"),
+    *(
+        (lambda step=step: augment([step], torch.rand(7, 9), torch.arange(7), classes=7), f"(B, C, H, W) for {step}")
+        for step in ALL
+        if not isinstance(step, Mixup)
+    ),
 )
 
 

@@ -29,6 +29,7 @@ def _fresh() -> Iterator[None]:
     Only the C++ compiler need not compile the same text again.
     """
     torch._dynamo.reset()
+    torch._functorch.config.donated_buffer = True  # as torch has it, before a loss changes it
     graphs = torch._inductor.config.patch(fx_graph_cache=False)
     with graphs, torch._functorch.config.patch(enable_autograd_cache=False):
         yield
@@ -85,4 +86,24 @@ def test_a_compiled_model_in_one_s_own_loop(name: str, backend: str, fused: bool
         expected, _ = take(False, CASES[name], plain, x, y, weight=weight)
         losses, _ = take(fused, CASES[name], fast, x, y, weight=weight)
         torch.testing.assert_close(losses.total.detach(), expected.total.detach(), rtol=1e-5, atol=1e-6)
+    assert_same_state(plain, compiled)
+
+
+@pytest.mark.parametrize("way", ["objective", "autograd", "weighted", "after a plain step"])
+def test_batches_of_other_sizes(way: str) -> None:
+    """With sizes that change, torch compiles the backward ahead; it may not give away what a second one needs."""
+    plain, compiled, criterion = smooth_net(), smooth_net(), Criterion(terms=TERMS)
+    fast = torch.compile(compiled, backend="aot_eager")
+    objective = torch.compile(Objective(compiled, terms=TERMS), backend="aot_eager") if way == "objective" else None
+    for count in (7, 5, 3):
+        x, y = images(count)
+        if way == "weighted":
+            for net in (plain, fast):
+                criterion.backward(net, x, y, weight=torch.ones(count))
+            continue
+        if way == "after a plain step":  # whose graphs may give their memory away
+            for net in (plain, fast):
+                criterion.backward(net, x, y)
+        criterion(plain, x, y).backward()
+        (criterion(fast, x, y) if objective is None else objective(x, y).total).backward()
     assert_same_state(plain, compiled)

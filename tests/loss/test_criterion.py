@@ -65,6 +65,40 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
     assert "(two views are part of one larger graph, which the first backward would free)" in said
 
 
+class Keeping(nn.Module):
+    """Makes its weight once, for all passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw, self.made = nn.Parameter(torch.randn(192, 5)), None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.made = self.raw.tanh() if self.made is None else self.made
+        return x.flatten(1) @ self.made
+
+
+def test_an_optimizer_that_steps_in_the_backward_sees_the_whole_gradient() -> None:
+    nets, (x, y) = [smooth_net() for _ in range(2)], images()
+    with torch.no_grad():
+        for net in nets:
+            net[-1].weight.mul_(0.2)
+    seen: list[Tensor] = []
+
+    def step(parameter: Tensor) -> None:
+        seen.append(parameter.grad.clone())
+        with torch.no_grad():
+            parameter -= 0.1 * parameter.grad
+        parameter.grad = None
+
+    for parameter in nets[0].parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    RCAD(0.5, 0.1).backward(nets[0], x, y)
+    assert len(seen) == len(list(nets[0].parameters()))
+    RCAD(0.5, 0.1).backward(nets[1], x, y)
+    torch.optim.SGD(nets[1].parameters(), lr=0.1).step()
+    torch.testing.assert_close(list(nets[0].parameters()), list(nets[1].parameters()))
+
+
 NET, (X, Y) = smooth_net(), images()
 PLAIN = RCAD(0.5, 0.1)
 test_wrong_calls_are_named = refusals(
@@ -78,6 +112,16 @@ test_wrong_calls_are_named = refusals(
     (lambda: PLAIN(NET(X), X, Y), "expected the model itself, not its output, but got Tensor; call"),
     (lambda: PLAIN(NET(X), Y), "but got two of them: criterion(model, x, y)"),
     (lambda: PLAIN(NET, (X, X), Y), "but got tuple; pass several inputs as a mapping by the names"),
+    (lambda: PLAIN.backward(NET, X, None), "expected the target to be a tensor, but got NoneType"),
+    (lambda: PLAIN.backward(NET, X, 3), "expected the target to be a tensor, but got int"),
+    (lambda: PLAIN(NET, X, Y, foo=1), "expected an option to be one of weight, raw, raw_target, but got 'foo'"),
+    (lambda: PLAIN.load_state_dict({}), "expected the criterion's state.step to be of type int, but got None"),
+    (lambda: PLAIN.load_state_dict(None), "expected the criterion's state to be of type dict, but got None"),
+    (
+        lambda: methods.rcad_random(1.0, 0.1).criterion()(NET, X, Y, generator=0),
+        "expected the generator to be a torch.Generator, but got 0",
+    ),
+    (lambda: PLAIN.backward(Keeping(), X, Y), "such as a weight that the model keeps; use criterion(model, x, y)"),
     (torch.no_grad()(lambda: PLAIN.backward(NET, X, Y)), "backward() was called under no_grad"),
 )
 

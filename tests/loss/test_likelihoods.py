@@ -159,11 +159,29 @@ def test_plain_forgets_smoothing_and_weights() -> None:
     assert Gaussian(cap=1.0).plain() == Gaussian(cap=1.0)
 
 
+@pytest.mark.parametrize(("classes", "label"), [(200, 156), (300, 250)])
+def test_labels_of_8_bits_are_compared_as_numbers(classes: int, label: int) -> None:
+    """In 8 bits -100 is 156, and 300 is 44."""
+    logits, target = torch.randn(2, classes, 3), torch.full((2, 3), label, dtype=torch.uint8)
+    Categorical().check_values(logits, target)
+    for likelihood in (Categorical(), Categorical(ignore_index=3)):
+        assert torch.equal(likelihood.nll(logits, target), likelihood.nll(logits, target.long()))
+        assert likelihood.valid(target).all()
+
+
 test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
     (lambda: Categorical(smoothing="a"), "expected smoothing"),  # type: ignore[arg-type]
     (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),  # type: ignore[arg-type]
     (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
+    *(
+        (lambda weight=weight: Categorical(weight=weight), f"weight to be numbers, one per class, but got {weight!r}")
+        for weight in (2.0, "abc")
+    ),
+    (
+        lambda: Categorical(ignore_index=2).check_values(LOGITS, LABELS * 0 + 2),
+        "none of ignore_index, which is for dense ones, but got 2; drop the examples to be ignored",
+    ),
     (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
     (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
     (lambda: Gaussian.fit([2.0, 2.0]), "constant"),

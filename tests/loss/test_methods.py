@@ -301,6 +301,7 @@ def test_several_methods_together() -> None:
 
 
 test_conflicts_and_wrong_names_are_named = refusals(
+    (compose, "rcad", "mixup", "expected methods to compose, but got 'rcad'; Method.parse reads text"),
     *(
         (Method.parse, text, f"expected one method to set the {slot}, but got {first!r} and {second!r}")
         for text, slot, first, second in (

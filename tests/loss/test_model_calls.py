@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.utils import spectral_norm
 
-from one_line import refusals
-from rcad import RCAD, InputError, frozen_batch_stats
+from one_line import fails_in_one_line, refusals
+from rcad import RCAD, Criterion, InputError, Objective, frozen_batch_stats
 from rcad.loss.model_calls import logits_of
-from small_nets import images, norm_net
+from small_nets import images, norm_net, smooth_net
 
 LOGITS = torch.randn(3, 4)
 
@@ -98,6 +102,139 @@ def test_features_beside_logits_are_never_trained_for_them() -> None:
     for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
         with pytest.raises(InputError, match=message):
             call(TwoOutputs(), X, Y)
+
+
+class Held:
+    """A wrapper that is no module: it holds one."""
+
+    def __init__(self, net: nn.Module) -> None:
+        self.parts = {"nets": [net]}
+
+    def __call__(self, x: Tensor) -> Tensor:
+        output: Tensor = self.parts["nets"][0](x)
+        return output
+
+    def predict(self, x: Tensor) -> Tensor:
+        return self(x)
+
+
+class Slotted:
+    __slots__ = ("net",)
+
+    def __init__(self, net: nn.Module) -> None:
+        self.net = net
+
+    def __call__(self, x: Tensor) -> Tensor:
+        output: Tensor = self.net(x)
+        return output
+
+
+def of_class(net: nn.Module) -> Any:
+    return type("Local", (), {"__call__": lambda self, x: net(x)})()
+
+
+def by_default(net: nn.Module) -> Any:
+    return lambda x, inner=net: inner(x)
+
+
+GLOBAL = norm_net()
+
+
+def by_name(net: nn.Module) -> Any:
+    GLOBAL.load_state_dict(net.state_dict())
+    return lambda x: GLOBAL(x)
+
+
+CALLABLES: dict[str, Callable[[nn.Module], Any]] = {
+    "bound": lambda net: net.forward,
+    "closure": lambda net: lambda x: net(x),
+    "default": by_default,
+    "global": by_name,
+    "partial": lambda net: partial(net),
+    "held": Held,
+    "slotted": Slotted,
+    "method": lambda net: Held(net).predict,
+    "class": of_class,
+    "functional": lambda net: lambda x: functional_call(net, dict(net.named_parameters()), (x,)),
+    "compiled": lambda net: torch.compile(net.forward, backend="eager"),
+    "fx": torch.fx.symbolic_trace,
+    "scripted": torch.jit.script,
+    "traced": lambda net: torch.jit.trace(net, images()[0], check_trace=False),
+    "exported": lambda net: torch.export.export(net, (images()[0],)).module(),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", CALLABLES)
+def test_averages_stay_at_x_however_the_model_is_called(name: str) -> None:
+    (x, y), plain = images(), norm_net()
+    net = norm_net()
+    model = CALLABLES[name](net)
+    holder = GLOBAL if name == "global" else model if isinstance(model, nn.Module) else net
+    for target, source in zip(holder.buffers(), norm_net().buffers(), strict=True):
+        target.data.copy_(source)  # tracing has run it
+    for _ in range(2):
+        RCAD(0.5, 0.1).backward(model, x, y)
+        RCAD(0.5, 0.1)(model, x, y).backward()
+    for _ in range(4):
+        plain(x)
+    for (key, buffer), (_, expected) in zip(holder.named_buffers(), plain.named_buffers(), strict=True):
+        torch.testing.assert_close(buffer, expected, msg=key)
+
+
+def test_gradients_come_back_and_eval_mode_warns_behind_a_function() -> None:
+    (x, y), net = images(), smooth_net()
+    RCAD(0.5, 0.1).backward(lambda z: net(z), x, y)
+    before = copy.deepcopy([p.grad for p in net.parameters()])
+    passes: list[int] = []
+
+    def failing(z: Tensor) -> Tensor:
+        passes.append(1)
+        if len(passes) > 1:
+            raise KeyboardInterrupt
+        output: Tensor = net(z)
+        return output
+
+    with pytest.raises(KeyboardInterrupt):
+        RCAD(0.5, 0.1).backward(failing, x, y)
+    assert all(map(torch.equal, before, [p.grad for p in net.parameters()]))
+    with pytest.warns(UserWarning, match="eval mode"):
+        RCAD(0.5, 0.1)(net.eval().forward, x, y)
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A process group of this process alone."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
+@pytest.mark.usefixtures("alone")
+def test_a_static_graph_is_refused_where_there_are_two_passes() -> None:
+    (x, y), parallel = images(), nn.parallel.DistributedDataParallel
+    model = parallel(smooth_net(), static_graph=True)
+    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
+        for given in (model, torch.compile(model), lambda z: model(z)):
+            with fails_in_one_line("without static_graph", "or wrap the Objective"):
+                call(given, x, y)
+    Criterion().backward(model, x, y)  # one pass
+    whole = parallel(Objective(smooth_net(), terms=RCAD(0.5, 0.1).loss.terms), static_graph=True)
+    whole(x, y).total.backward()
+
+
+class Far:
+    """Finds its net by a name that is made when it is called."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        output: Tensor = getattr(sys.modules[__name__], "glob".upper() + "AL")(x)
+        return output
+
+
+def test_what_cannot_be_looked_through_warns() -> None:
+    with pytest.warns(UserWarning, match="no layers were found behind this Far, .* pass the module itself"):
+        RCAD(0.5, 0.1)(Far(), *images())
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

@@ -138,6 +138,38 @@ def test_a_mapping_is_perturbed_where_its_one_float_is() -> None:
     torch.testing.assert_close(named({**inputs, "attention_mask": mask.float()}, y).total, losses.total)
 
 
+@pytest.mark.parametrize("hidden", [-1e4, -torch.inf])
+def test_a_mask_that_is_added_is_refused(hidden: float) -> None:
+    model = Tokens()
+    inputs = tokens(model)
+    added = torch.where(inputs["attention_mask"] > 0, 0.0, hidden)
+    with fails_in_one_line("expected a mask of 0 and 1, 1 for the real positions, but got -"):
+        Objective(model, terms=RCAD_TERMS)({**inputs, "attention_mask": added}, torch.tensor([0, 1, 2]))
+    Objective(model)({**inputs, "attention_mask": added}, torch.tensor([0, 1, 2]))  # nothing moves
+
+
+def test_a_mask_of_another_shape_is_warned_of() -> None:
+    model, y = Tokens(), torch.tensor([0, 1, 2])
+    inputs = tokens(model)
+    broad = {**inputs, "attention_mask": inputs["attention_mask"][:, None, None]}
+    with pytest.warns(UserWarning, match=r"attention_mask of shape \(3, 1, 1, 4\) does not say which positions"):
+        Objective(model, terms=RCAD_TERMS)(broad, y)
+
+
+def test_validation_is_not_counted_as_a_step() -> None:
+    (x, y), net = images(), smooth_net()
+    rests = (RCAD_TERMS[0], Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=2))
+    criterion, objective = Criterion(terms=rests), Objective(net, terms=rests)
+    for loss in (lambda: criterion.losses(net, x, y), lambda: objective(x, y)):
+        found = []
+        for quiet in (False, True, False, True, False):
+            with torch.set_grad_enabled(not quiet):
+                parts = loss().parts
+            if not quiet:
+                found.append("rcad" in parts)
+        assert found == [True, False, True]
+
+
 def test_a_text_s_mask_does_not_touch_an_image() -> None:
     (x, y), net = images(), smooth_net()
     inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
@@ -159,13 +191,17 @@ WRONG: dict[str, Callable[[Tensor, Tensor], tuple[Any, ...]]] = {
     "expected labels from 0 to 4 for a model with 5 outputs": lambda x, y: (x, y + 4),
     "expected integer labels of shape (7,)": lambda x, y: (x, y[:, None]),
     "sum to 1": lambda x, y: (x, torch.full((7, 5), 0.3)),
+    "but got a smallest entry of nan": lambda x, y: (x, torch.full((7, 5), 0.2).index_fill(0, y[:1], float("nan"))),
     "probabilities of shape (7, 5)": lambda x, y: (x, torch.full((7, 4), 0.25)),
     "expected sample weights of shape (7,), but got (3,)": lambda x, y: (x, y, {"weight": torch.ones(3)}),
-    "expected sample weights >= 0, but got -1": lambda x, y: (x, y, {"weight": torch.arange(-1.0, 6.0)}),
+    "expected finite sample weights >= 0, but got -1 to 5": lambda x, y: (x, y, {"weight": torch.arange(-1.0, 6.0)}),
+    "expected finite sample weights >= 0, but got inf to inf": lambda x, y: (x, y, {"weight": torch.ones(7) / 0}),
+    "expected sample weights of shape (7,), but got list": lambda x, y: (x, y, {"weight": [1.0] * 7}),
     "expected a mapping with the key 'pixels'": lambda x, y: (x, y, {}, {"input_key": "pixels"}),
     "expected a tensor under the key 'a', but got the keys b": lambda x, y: ({"b": x}, y, {}, {"input_key": "a"}),
     "expected a mask under the key 'm'": lambda x, y: ({"b": x}, y, {}, {"mask_key": "m"}),
     "expected units to be one of pixels, input": lambda x, y: (x, y, {}, {"units": "pixel"}),
+    "such as Categorical(), but got <class": lambda x, y: (x, y, {}, {"likelihood": Categorical}),
     "expected a likelihood": lambda x, y: (x, y, {}, {"likelihood": "categorical"}),
 }
 

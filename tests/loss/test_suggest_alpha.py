@@ -51,6 +51,19 @@ def test_near_neighbours_far_from_the_origin_are_measured_exactly() -> None:
     torch.testing.assert_close(distance, torch.tensor([0.25, 0.25, 1000.0]))
 
 
+@pytest.mark.parametrize(("offset", "kind"), [(1e4, torch.float32), (1e4, torch.float64), (1e9, torch.float64)])
+def test_an_offset_that_all_share_changes_nothing(offset: float, kind: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = (torch.randn(300, 5, generator=generator, dtype=torch.float64) + offset).to(kind)
+    y = torch.randint(3, (300,), generator=generator)
+    apart = torch.cdist(x.double(), x.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    half = 0.5 * apart.masked_fill(y[:, None] == y, math.inf).amin(1).quantile(0.5).item()
+    assert suggest_alpha(x, y) == pytest.approx(half, rel=1e-3)
+    criterion = RCAD()
+    criterion.backward(nn.Linear(5, 3, dtype=kind), x, y)
+    assert criterion.alpha == pytest.approx(half, rel=1e-3)
+
+
 def test_a_sample_asks_some_and_searches_all() -> None:
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(3000, 4, generator=generator), torch.randint(2, (3000,), generator=generator)
@@ -248,6 +261,9 @@ def test_what_was_measured_is_saved_and_goes_on() -> None:
     nets = [taught(criterion, batches(3), smooth_net()) for criterion in (RCAD(first.alpha, every=2), second)]
     # the counter goes on too: the fifth call of one is the first of the other
     assert not torch.equal(*(next(net.parameters()).grad for net in nets))
+    fixed = RCAD(2.0)
+    fixed.load_state_dict(first.state_dict())
+    assert (fixed.alpha, fixed.loss.terms[1].where.alpha, fixed.state_dict()["alpha"]) == (2.0, 2.0, None)
     unmeasured = RCAD()
     unmeasured.load_state_dict(RCAD().state_dict())
     assert (unmeasured.alpha, unmeasured.settled) == ("auto", False)

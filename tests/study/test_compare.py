@@ -18,7 +18,7 @@ from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.drawing import picture
 from rcad.report.markdown import markdown
-from rcad.study.compare import COMPARISON, Comparison
+from rcad.study.compare import COMPARISON, Comparison, split_methods
 from rcad.study.compare_page import _evidence, difference_tables, document, judged, results_table
 from rcad.study.pictures import dots, forests
 from rcad.study.tune import Tuning
@@ -30,6 +30,16 @@ N = 10
 METRICS = ["accuracy", "nll", "brier"]
 ROLES = {"erm": "base", "rcad": "asked", "mixup": "asked", "rcad_random": "control", "confidence_penalty": "control"}
 Record = dict[str, Any]
+
+
+def test_methods_may_be_text_or_values() -> None:
+    given = split_methods([rcad.methods.erm(), rcad.methods.rcad(1.0, 0.1), "mixup, cutmix(p=0.5)"])
+    assert [rcad.Method.parse(text) for text in given] == [
+        rcad.methods.erm(),
+        rcad.methods.rcad(1.0, 0.1),
+        rcad.methods.mixup(),
+        rcad.methods.cutmix(p=0.5),
+    ]
 
 
 def cells(gains: dict[str, float], *, n: int = N, noise: float = 0.4, seed: int = 0) -> dict[str, Record]:

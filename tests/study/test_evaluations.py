@@ -26,6 +26,11 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 SUITES = ("calibration", "corruptions")
 
 
+def test_one_radius_may_be_a_number(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="expected a folder of runs"):  # which is looked for next
+        rcad.evaluate_run(attack_eps=0.05, runs=tmp_path / "nowhere")
+
+
 @pytest.fixture(scope="module")
 def outcomes(store: Store) -> dict[str, Outcome]:
     loader = RunLoader(store, device="cpu")

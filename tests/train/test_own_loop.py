@@ -410,6 +410,8 @@ GIVEN = {"model": NET, "optimizer": torch.optim.SGD(NET.parameters()), "criterio
 test_wrong_arguments_are_named = refusals(
     ({"criterion": nn.CrossEntropyLoss()}, "expected a criterion such as rcad.RCAD(alpha=..., lam=...), but got"),
     ({"model": lambda x: x}, "expected the model to be an nn.Module, but got function"),
+    ({"optimizer": None}, "expected an optimizer that steps once per gradient, but got NoneType"),
+    ({"optimizer": torch.optim.LBFGS(NET.parameters())}, "but got LBFGS"),
     ({"clip": 0.0}, "expected clip to be a finite number > 0"),
     ({"autocast": torch.float32}, "expected autocast to be torch.bfloat16 or torch.float16"),
     ({"average": norm_net()}, "expected average to be a copy of the model"),

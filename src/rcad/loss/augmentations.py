@@ -35,6 +35,8 @@ Source = torch.Generator | Alternating | Part  # where random numbers come from
 def drawn(sample: Callable[..., Tensor], shape: Sequence[int], source: Source | None, **options: Any) -> Tensor:
     """sample(shape, generator=..., **options) with the examples in the first dimension."""
     count, *rest = shape
+    if source is not None and not isinstance(source, Source):
+        raise InputError(f"expected the generator to be a torch.Generator, but got {source!r}")
     if isinstance(source, Part):
         return sample((source.examples, *rest), generator=source.generator, **options)[source.mine]
     if not isinstance(source, Alternating):
@@ -75,6 +77,8 @@ def augment(
 ) -> tuple[Tensor, Tensor]:
     """Applies the steps in order; (x, target) come back new, the originals untouched."""
     for step in steps:
+        if x.ndim != 4 and not isinstance(step, Mixup):
+            raise InputError(f"expected images (B, C, H, W) for {step}, but got shape {tuple(x.shape)}")
         x, target = step(x, target, classes=classes, generator=generator)
     return x, target
 
@@ -164,6 +168,10 @@ class Mixup(Augmentation):
     def __call__(
         self, x: Tensor, target: Tensor, *, classes: int | None = None, generator: Source | None = None
     ) -> tuple[Tensor, Tensor]:
+        if not x.is_floating_point():
+            raise InputError(
+                f"expected floating-point inputs to mix, but got {x.dtype}; convert images with x.float() / 255"
+            )
         target = probabilities(target, classes)
         own = beta(self.alpha, x, generator)
         partner = _partners(x, generator)

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, finite, whole
+from rcad.errors import InputError, finite, one_of, shaped, whole
 from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.fused import BackwardStep, refusal, third_backward
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
@@ -79,7 +79,8 @@ class Criterion:
         return {"step": self._counter.value, "alpha": self._gauge.alpha, "batches": self._gauge.batches}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where `state_dict` was taken; a measured alpha is not measured again."""
+        """Go on where `state_dict` was taken; a measured alpha is not measured again, one that was given stays."""
+        state = shaped("the criterion's state", state, {"step": int, "alpha": (float, None), "batches": int})
         self._counter.value = state["step"]
         self._gauge.load(state["alpha"], state["batches"])
         self.loss = self._gauge.loss()
@@ -88,6 +89,8 @@ class Criterion:
         self, model: Model, x: Inputs, y: Tensor, step: int | None, options: Mapping[str, Any]
     ) -> tuple[Plan, list[View]]:
         """The passes of this step and their views, with alpha measured where that is due."""
+        for option in options:
+            one_of("an option", option, ("weight", "raw", "raw_target"))
         number = self._counter.next(step)
         if self._gauge.busy:
             self.loss = self._gauge.look(model, x, y, number, options)
@@ -143,23 +146,30 @@ class Criterion:
         whole("accumulate", accumulate, minimum=1)
         finite("share", share, above=0.0)
         runs = len(generator) if isinstance(generator, Alternating) else 1
-        if len(y) % runs:
+        if runs > 1 and len(y) % runs:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
         calls = self._counter.value
         try:
-            with nullcontext() if after_pass is not None else whole_steps(model, x):
+            with nullcontext(False) if after_pass is not None else whole_steps(model, x) as hooked:
                 plan, views = self._planned(model, x, y, step, options)
                 scale = None if scaler is None else scaler.scale
                 passes = BackwardStep(self.loss.likelihood, scale, accumulate / share, generator, after_pass, runs)
-                return self._run_backward(passes, plan, views)
-        except BaseException:
+                return self._run_backward(passes, plan, views, hooked=hooked)
+        except BaseException as error:
             self._counter.value = calls  # the step was not taken
+            if isinstance(error, RuntimeError) and "backward through the graph a second time" in str(error):
+                raise InputError(
+                    "expected passes with graphs of their own, but got one that they share, such as a weight that the "
+                    "model keeps; use criterion(model, x, y).backward()"
+                ) from error
             raise
 
-    def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View]) -> Losses:
+    def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View], *, hooked: bool) -> Losses:
         reason = refusal(plan, views)
+        if hooked and not plan.one_pass:
+            reason = "parameters have hooks that are called once their gradient is there, which must be the whole one"
         if reason is None:
             own_backward = third_backward(plan, views, scaled=passes.scale is not None)
             if own_backward is not None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from rcad.errors import InputError
 from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Likelihood
-from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, reenters
+from rcad.loss.model_calls import REENTRANT, View, frozen_batch_stats, keep_passes_whole, reenters
 from rcad.loss.objective import check_gradient, check_output, evaluate, nothing_to_train, perturbed
 from rcad.loss.perturbations import reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term
@@ -108,6 +108,8 @@ class BackwardStep:
         self.passes_left -= bool(clean)
         with _quiet(view, self.passes_left), nullcontext() if clean else frozen_batch_stats(view.forward):
             forward = view.forward if clean else view.forward.inner()
+            if apart and len(directions) + bool(clean) > 1:
+                keep_passes_whole()
             prediction = forward(x, last=not (self.passes_left or x.requires_grad))
             check_output(view, self.likelihood, prediction)
             # Where the model is known to checkpoint by re-entering, inputs need a gradient for its layers to learn.

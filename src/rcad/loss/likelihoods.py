@@ -57,7 +57,10 @@ class Categorical(Value):
         fraction("smoothing", self.smoothing)
         one_of("convention", self.convention, ("all", "others"))
         if self.weight is not None:
-            object.__setattr__(self, "weight", tuple(float(w) for w in self.weight))
+            try:
+                object.__setattr__(self, "weight", tuple(float(w) for w in self.weight))
+            except (TypeError, ValueError):
+                raise InputError(f"expected weight to be numbers, one per class, but got {self.weight!r}") from None
             for value in self.weight:
                 finite("each class weight", value, minimum=0.0)
 
@@ -86,7 +89,7 @@ class Categorical(Value):
 
     def valid(self, target: Tensor) -> Tensor | None:
         """Which positions of a dense target count; None where all do."""
-        return None if target.is_floating_point() or target.ndim < 2 else target != self.ignore_index
+        return None if target.is_floating_point() or target.ndim < 2 else target.long() != self.ignore_index
 
     def plain(self) -> Categorical:
         """The same likelihood without smoothing and weights."""
@@ -116,19 +119,22 @@ class Categorical(Value):
         classes = output.shape[self.class_dim]
         if target.is_floating_point():
             sums = target.sum(self.class_dim)
-            if bool((target < 0).any()) or bool(((sums - 1).abs() > 1e-3).any()):
+            if not (bool((target >= 0).all()) and bool(((sums - 1).abs() <= 1e-3).all())):  # NaN is neither
                 worst = sums.flatten()[(sums - 1).abs().argmax()].item()
                 raise InputError(
                     "expected soft labels to be probabilities that sum to 1, "
                     f"but got a smallest entry of {target.min().item():.4g} and a sum of {worst:.4g}"
                 )
             return
-        wrong = target[(target < 0) | (target >= classes)]
-        wrong = wrong if target.ndim < 2 else wrong[wrong != self.ignore_index]
+        target = target.long()  # 8 bits hold neither -100 nor many classes
+        ignored = target == self.ignore_index
+        outside = (target < 0) | (target >= classes)
+        wrong = target[outside | ignored if target.ndim < 2 else outside & ~ignored]
         if wrong.numel():
             hint = "; drop the examples to be ignored" if int(wrong[0]) == self.ignore_index else ""
             raise InputError(
-                f"expected labels from 0 to {classes - 1} for a model with {classes} outputs, "
+                f"expected labels from 0 to {classes - 1} for a model with {classes} outputs"
+                f"{' and none of ignore_index, which is for dense ones' if hint else ''}, "
                 f"but got {int(wrong[0])}{hint}"
             )
 

@@ -143,6 +143,9 @@ def compose(*methods: Method) -> Method:
     """All of them at once: terms and augmentations add; a slot that two methods own raises."""
     if not methods:
         raise InputError("expected at least one method to compose, but got none")
+    for method in methods:
+        if not isinstance(method, Method):
+            raise InputError(f"expected methods to compose, but got {method!r}; Method.parse reads text")
     result = methods[0]
     for other in methods[1:]:
         shared_slots = result.slots() & other.slots()

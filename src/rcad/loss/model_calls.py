@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -89,6 +92,7 @@ class Forward:
     key: str | None = None  # by which the model is given x, where its inputs are a mapping
     others: Mapping[str, Any] = field(default_factory=dict)  # what it is given beside x
     output: Output | None = None
+    behind: list[nn.Module] | None = field(default=None, init=False, repr=False)  # found once
 
     def __call__(self, x: Tensor, *, last: bool = False) -> Tensor:
         """The logits at x. A model that works in place gets copies, unless this is the `last` use of its inputs."""
@@ -108,6 +112,39 @@ def as_module(model: Model | Forward) -> nn.Module | None:
     """The nn.Module behind a model, if there is one."""
     model = model.model if isinstance(model, Forward) else model
     return model if isinstance(model, nn.Module) else None
+
+
+MANY = 500  # at so many things a callable is searched for modules
+
+
+def modules_behind(model: Model | Forward) -> list[nn.Module]:
+    """The model if it is an nn.Module; else those that a method, partial, function or object holds, nearest first."""
+    if isinstance(model, Forward):
+        if model.behind is None:
+            model.behind = modules_behind(model.model)
+        return model.behind
+    if isinstance(model, nn.Module):
+        return [model]
+    if torch.compiler.is_compiling():  # which cannot look into functions
+        return []
+    parts, seen = [model], {id(model)}
+    for part in parts:  # which grows
+        new = [one for one in _held(part) if gc.is_tracked(one) and id(one) not in seen]
+        parts += new[: MANY - len(parts)]
+        seen |= {id(one) for one in new}
+    return [part for part in parts if isinstance(part, nn.Module)]
+
+
+def _held(part: Any) -> list[Any]:
+    """What a callable may call: whatever it was made with, and of a function's globals those that it names."""
+    data = isinstance(part, list | tuple | dict) and len(part) > MANY
+    if data or isinstance(part, nn.Module | Tensor | type | ModuleType):
+        return []
+    if isinstance(part, FunctionType):
+        torchs = str(part.__globals__.get("__name__")).startswith("torch.")  # such as what torch.compile gives
+        named = [] if torchs else [part.__globals__.get(name) for name in part.__code__.co_names]
+        return [part.__closure__, part.__defaults__, part.__kwdefaults__, part.__dict__, *named]
+    return [*gc.get_referents(part), vars(type(part)).get("__call__")]
 
 
 REENTRANT = (
@@ -151,9 +188,12 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     InstanceNorm's too; no other state is known here: spectral_norm's power iteration and running numbers of one's
     own move at every pass. Layers in eval mode stay as they are. Re-entrant, and restores on an exception.
     """
-    module = as_module(model)
-    layers = [] if module is None else [m for m in module.modules() if isinstance(m, _NormBase) and m.training]
-    layers = [layer for layer in layers if layer.track_running_stats]
+    training = [m for module in modules_behind(model) for m in module.modules() if m.training]
+    layers = [m for m in training if isinstance(m, _NormBase) and m.track_running_stats]
+    # A scripted or exported layer reads no flag: its averages are put back, unseen by autograd, which needs none.
+    fixed = [m for m in training if type(m) is nn.Module or isinstance(m, torch.jit.ScriptModule)]
+    averages = [b for m in fixed if hasattr(m, "running_mean") for b in m.buffers(recurse=False)]
+    before = [average.clone() for average in averages]
     momenta = [layer.momentum for layer in layers]
     for layer in layers:
         if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
@@ -165,6 +205,21 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.track_running_stats, layer.momentum = True, momentum
+        for average, value in zip(averages, before, strict=True):
+            average.data.copy_(value)
+
+
+def keep_passes_whole() -> None:
+    """From now on torch compiles no backward that gives away the memory of its pass, which will be run twice.
+
+    For the whole process, with what was compiled before: torch reads the setting again at every backward.
+    """
+    from torch._functorch import config
+
+    if config.donated_buffer and not torch.compiler.is_compiling():  # there it is too late
+        config.donated_buffer = False
+        if "torch._dynamo" in sys.modules:
+            torch._dynamo.reset()
 
 
 @contextmanager
@@ -192,18 +247,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def whole_steps(model: Model, inputs: Inputs) -> Iterator[None]:
-    """Whatever interrupts the passes inside, `.grad` is then what it was: gradients of earlier batches are copied."""
+def whole_steps(model: Model, inputs: Inputs) -> Iterator[bool]:
+    """Whatever interrupts the passes inside, `.grad` is then what it was: gradients of earlier batches are copied.
+
+    Gives whether a parameter has a hook for when its gradient is there, in which an optimizer may step.
+    """
     if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
-        yield
+        yield False
         return
-    module = as_module(model)
-    learned: list[Tensor] = [] if module is None else list(module.parameters())
+    learned: list[Tensor] = [parameter for module in modules_behind(model) for parameter in module.parameters()]
     learned += [x for x in (inputs.values() if isinstance(inputs, Mapping) else [inputs]) if isinstance(x, Tensor)]
     before = [(leaf, leaf.grad) for leaf in learned if leaf.is_leaf and leaf.requires_grad]
     values = [None if gradient is None else gradient.clone() for _, gradient in before]
     try:
-        yield
+        yield any(getattr(leaf, "_post_accumulate_grad_hooks", None) for leaf, _ in before)
     except BaseException:
         for (leaf, gradient), value in zip(before, values, strict=True):
             if gradient is not None and value is not None:
@@ -256,8 +313,8 @@ def bind(
     return Forward(model, output=output), inputs, None
 
 
-def check_view(view: View) -> None:
-    """Refuses what no step could be made of; reads no values."""
+def check_view(view: View, *, one_pass: bool) -> None:
+    """Refuses what no step could be made of, of `one_pass` or several; reads no values."""
     x, target, weight = view.x, view.target, view.weight
     if not x.is_floating_point():
         raise InputError(
@@ -270,8 +327,9 @@ def check_view(view: View) -> None:
         raise InputError(f"expected the target to be a tensor, but got {type(target).__name__}")
     if target.ndim == 0 or len(target) != len(x):
         raise InputError(f"expected {len(x)} targets, one per example, but got shape {tuple(target.shape)}")
-    if weight is not None and weight.shape != (len(x),):
-        raise InputError(f"expected sample weights of shape ({len(x)},), but got {tuple(weight.shape)}")
+    if weight is not None and not (isinstance(weight, Tensor) and weight.shape == (len(x),)):
+        got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise InputError(f"expected sample weights of shape ({len(x)},), but got {got}")
     if x.is_inference():
         raise InputError("expected an input made outside torch.inference_mode(), but got an inference tensor")
     module = as_module(view.forward)
@@ -281,6 +339,13 @@ def check_view(view: View) -> None:
             raise InputError(
                 f"expected {name} with values, but got the meta device, which holds shapes alone; move it to a real "
                 "one, e.g. model.to_empty(device='cpu'), and load its weights"
+            )
+    for outer in [] if one_pass else modules_behind(view.forward):
+        outer = getattr(outer, "_orig_mod", outer)
+        if isinstance(outer, nn.parallel.DistributedDataParallel) and outer.static_graph:
+            raise InputError(
+                "expected DistributedDataParallel without static_graph, which takes one pass a step, but got "
+                "static_graph=True; set it to False, or wrap the Objective: DistributedDataParallel(Objective(...))"
             )
 
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import product
+from types import FunctionType
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -24,7 +25,19 @@ from torch import Tensor, nn
 from rcad.errors import InputError, one_of
 from rcad.loss.augmentations import Source
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
-from rcad.loss.model_calls import Inputs, Model, Output, View, as_module, bind, check_view, frozen_batch_stats, reenters
+from rcad.loss.model_calls import (
+    MASK_KEY,
+    Inputs,
+    Model,
+    Output,
+    View,
+    bind,
+    check_view,
+    frozen_batch_stats,
+    keep_passes_whole,
+    modules_behind,
+    reenters,
+)
 from rcad.loss.perturbations import OfInputs, reaching_gradient
 from rcad.loss.terms import Look, Losses, Plan, Term, active, check_terms, plan_passes
 
@@ -62,7 +75,7 @@ class Loss:
         object.__setattr__(self, "terms", check_terms(self.terms))
         one_of("units", self.units, ("pixels", "input"))
         one_of("checks", self.checks, ("always", "first"))
-        if not isinstance(self.likelihood, Likelihood):
+        if isinstance(self.likelihood, type) or not isinstance(self.likelihood, Likelihood):
             raise InputError(f"expected a likelihood such as Categorical(), but got {self.likelihood!r}")
         object.__setattr__(self, "periods", tuple(sorted({term.every for term in self.terms} - {1})))
         plans = {}
@@ -94,7 +107,7 @@ class Loss:
                 inputs, labels = x if raw is None else raw, target if raw_target is None else raw_target
             forward, perturbable, mask = bind(model, inputs, self.input_key, self.mask_key, self.output)
             view = View(forward, perturbable, labels, mask, weight, check_always=self.checks == "always")
-            check_view(view)
+            check_view(view, one_pass=plan.one_pass)
             check_input(view, look.terms, self.units)
             views.append(view)
         return views
@@ -107,11 +120,11 @@ class StepCounter:
     value: int = 0
 
     def next(self, step: int | None) -> int:
-        """The step given, else how many calls came before this one."""
+        """The step given, else how many calls with gradients came before this one."""
         if step is not None:
             return step
-        self.value += 1
-        return self.value - 1
+        self.value += torch.is_grad_enabled()  # a validation is no step
+        return self.value - torch.is_grad_enabled()
 
 
 def evaluate(likelihood: Likelihood, plan: Plan, views: Sequence[View], *, generator: Source | None = None) -> Losses:
@@ -143,6 +156,8 @@ def _evaluate_view(
         advance = nullcontext() if clean else frozen_batch_stats(view.forward)
         follows = clean and torch.is_grad_enabled()
         with advance, torch.enable_grad() if directions else nullcontext():
+            if directions and follows:
+                keep_passes_whole()
             output = view.forward(x, last=last)
             check_output(view, likelihood, output)
             reentrant = x.requires_grad and reenters(view.forward, output)
@@ -203,10 +218,10 @@ def may_read(view: View, part: str) -> bool:
 
 
 def _first_time(view: View, event: str) -> bool:
-    module = as_module(view.forward)
-    if module is None:
+    modules = modules_behind(view.forward)
+    if not modules:
         return True
-    events = _events.setdefault(module, set())
+    events = _events.setdefault(modules[0], set())
     return not (event in events or events.add(event))  # type: ignore[func-returns-value]
 
 
@@ -235,12 +250,18 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
         return
     if torch.is_inference_mode_enabled() and any(term.where is not None for term in terms):
         raise InputError("expected to be outside torch.inference_mode(), where nothing has a gradient; use no_grad()")
-    if view.weight is not None and not bool((view.weight >= 0).all()):
-        raise InputError(f"expected sample weights >= 0, but got {view.weight.min().item():.4g}")
+    weight, mask, given = view.weight, view.mask, view.forward.others.get(MASK_KEY)
+    if weight is not None and not bool(((weight >= 0) & (weight < math.inf)).all()):
+        raise InputError(f"expected finite sample weights >= 0, but got {weight.min():.4g} to {weight.max():.4g}")
     low, high = (value.item() for value in view.x.detach().aminmax())
     if not (low > -float("inf") and high < float("inf")):
         raise InputError("expected finite inputs, but x holds NaN or inf")
     moves = [term.where for term in terms if term.where is not None]
+    if moves and mask is not None and not bool(((mask == 0) | (mask == 1)).all()):
+        raise InputError(f"expected a mask of 0 and 1, 1 for the real positions, but got {mask.min()} to {mask.max()}")
+    if moves and mask is None and isinstance(given, Tensor) and view.x.ndim <= 3:
+        fits = f"the {MASK_KEY} of shape {tuple(given.shape)} does not say which positions of {tuple(view.x.shape)} are"
+        _warn_once(view, "mask", f"{fits} real, so all of them move; give one number for each position, (B, T)")
     image = view.x.ndim == 4 and view.x.shape[1] in (1, 3, 4)
     moved = [move for move in moves if getattr(move, "std", None) is None]
     own = [isinstance(getattr(move, "alpha", 0), OfInputs) and getattr(move, "bounds", 0) is None for move in moved]
@@ -254,13 +275,16 @@ def check_input(view: View, terms: Sequence[Term], units: str) -> None:
             f"the images span [{low:.2f}, {high:.2f}] and look {'scaled' if scaled else 'normalised'}, but alpha is a "
             f"distance in [0, 1] pixels; {remedy}, or units='input' if alpha is meant in their own units",
         )
-    module = as_module(view.forward)
-    if module is None or not torch.is_grad_enabled():
+    modules, model = modules_behind(view.forward), view.forward.model
+    if not modules and moves and not isinstance(model, FunctionType):
+        found = f"no layers were found behind this {type(model).__name__}"
+        _warn_once(view, "blind", f"{found}, so BatchNorm's averages also advance at x'; pass the module itself")
+    if not modules or not torch.is_grad_enabled():
         return
-    needs = [parameter.requires_grad for parameter in module.parameters()]
+    needs = [parameter.requires_grad for module in modules for parameter in module.parameters()]
     if needs and not any(needs):
         _warn_once(view, "frozen", "no parameter of the model requires a gradient, so nothing will be trained")
-    if moves and not module.training:
+    if moves and not any(module.training for module in modules):
         _warn_once(
             view,
             "eval",
@@ -341,6 +365,8 @@ class Objective(nn.Module):
                     "expected a number for alpha in an Objective, which may be compiled whole, but got 'auto'; use "
                     "rcad.suggest_alpha(x, y), or a Criterion, which measures it"
                 )
+        if not all(plan.one_pass for plan in self.loss.plans.values()):
+            keep_passes_whole()
         self.counter = StepCounter()
 
     def forward(

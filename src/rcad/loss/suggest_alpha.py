@@ -48,24 +48,31 @@ def nearest_other_class(
             f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}; for regression "
             "begin at alpha = 0.3 deviations of a column"
         )
-    if bool((y == y[0]).all()):
-        raise InputError("expected at least two classes, but all labels are equal")
+    if not len(y) or bool((y == y[0]).all()):
+        raise InputError(f"expected at least two classes, but {'all labels are equal' if len(y) else 'got no labels'}")
     sampled = torch.arange(len(x), device=x.device)
     if sample is not None and sample < len(x):
         whole("sample", sample, minimum=1)
         sampled = torch.randperm(len(x), device=x.device, generator=generator)[:sample]
-    rows = as_unit_float(x).flatten(1).float()
-    squares = rows.square().sum(1)
+    rows = _rows(x)
+    centred = (rows - rows.mean(0)).float()  # an offset that all share would take the digits of what follows
+    squares = centred.square().sum(1)
     distances: list[Tensor] = []
     for block in torch.split(sampled, BLOCK):
         # |a - b|^2 = |a|^2 - 2 a.b + |b|^2: one matrix product picks the neighbour ...
-        squared = squares - 2 * rows[block] @ rows.T
+        squared = squares - 2 * centred[block] @ centred.T
         nearest = squared.masked_fill_(y[block, None] == y, torch.inf).argmin(1)
         # ... and its distance is computed anew, free of the cancellation above.
-        distances.append(torch.linalg.vector_norm(rows[block] - rows[nearest], dim=1))
+        distances.append(torch.linalg.vector_norm(rows[block] - rows[nearest], dim=1).float())
         if progress is not None:
             progress(sum(map(len, distances)), len(sampled))
     return torch.cat(distances)
+
+
+def _rows(x: Tensor) -> Tensor:
+    """The examples as rows of float32, or of float64 where they are: offsets may take all digits of the former."""
+    flat = as_unit_float(x).flatten(1)
+    return flat if flat.dtype == torch.float64 else flat.float()
 
 
 def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: torch.Generator | None = None) -> float:
@@ -211,7 +218,8 @@ class Gauge:
 
     def load(self, alpha: float | None, batches: int) -> None:
         """Go on with what was measured before; where batches were still to come, alpha stays as it is."""
-        self.alpha, self.batches, self._seen = alpha, BATCHES if alpha is not None else batches, []
+        self.alpha, self._seen = alpha if self._waits else None, []
+        self.batches = BATCHES if self.alpha is not None else batches
 
     def _add(self, view: View, move: Move, likelihood: Likelihood) -> None:
         x = view.x.detach()
@@ -273,8 +281,7 @@ def far_below(moves: Iterable[Move], x: Tensor, target: Tensor, likelihood: Like
 
 def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
     """alpha for these examples, see `suggest_alpha` and `among_reals`; None where they are too few, or of one class."""
-    rows = x.flatten(1).float()
-    if len(rows) < 2:
+    if len(x) < 2:
         return None
     if _real(target, likelihood):
         return among_reals(x, target)
@@ -284,7 +291,7 @@ def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
         labels = torch.unique(labels.flatten(1) if labels.ndim > 1 else labels, dim=0, return_inverse=True)[1]
     if bool((labels == labels[0]).all()):
         return None
-    return _half_median(nearest_other_class(rows, labels))
+    return _half_median(nearest_other_class(x, labels))
 
 
 def _real(target: Tensor, likelihood: Likelihood) -> bool:
@@ -298,11 +305,12 @@ def among_reals(x: Tensor, target: Tensor) -> float | None:
 
     Then an example whose target is a deviation away or more stands for one of another class.
     """
-    rows = x.flatten(1).float()
+    rows = _rows(x)
     if x.ndim == 2:
         return REAL_STEP * rows.var(0, correction=0).mean().sqrt().item() or None
     y = target.flatten(1).float() if target.ndim > 1 else target.float()[:, None]
     near = torch.cdist(y, y) < y.std(0).norm()
+    rows = rows - rows.mean(0)
     distance = torch.cdist(rows, rows).masked_fill(near, torch.inf).amin(1)
     return _half_median(distance[distance.isfinite()])
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from rcad.errors import InputError, command, fitting, is_number, one_of, shaped, whole
 from rcad.loss.method_rows import has_own, method_text, named_method
-from rcad.loss.methods import method_defaults
+from rcad.loss.methods import Method, method_defaults
 from rcad.report.numbers import listed
 from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
@@ -362,8 +362,10 @@ class Work:
         return self.setup.train_line(replace(config, data=replace(config.data, split=None)), values, [0])
 
 
-def split_methods(text: str | Sequence[str]) -> list[str]:
+def split_methods(text: str | Method | Sequence[str | Method]) -> list[str]:
     """The methods of "erm, rcad(alpha=1, lam=0.1)": commas inside brackets part nothing."""
+    if isinstance(text, Method):
+        return [str(text)]
     if not isinstance(text, str):
         return [name for part in text for name in split_methods(part)]
     parts, depth = [""], 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def evaluate_run(
     chosen_suites = parse_suites(suites)
     settings = Settings(
         limit=limit,
-        attack_eps=tuple(attack_eps),
+        attack_eps=tuple(attack_eps) if isinstance(attack_eps, Iterable) else (attack_eps,),
         attacks=tuple(attacks),
         masking=masking,
         standard=standard,

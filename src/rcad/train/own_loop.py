@@ -69,6 +69,8 @@ def capture(
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"expected the model to be an nn.Module, but got {type(model).__name__}")
+    if not hasattr(optimizer, "param_groups") or isinstance(optimizer, torch.optim.LBFGS):
+        raise InputError(f"expected an optimizer that steps once per gradient, but got {type(optimizer).__name__}")
     if not isinstance(criterion, Criterion):
         raise InputError(f"expected a criterion such as rcad.RCAD(alpha=..., lam=...), but got {criterion!r}")
     if autocast not in (None, torch.bfloat16, torch.float16):
