@@ -166,6 +166,24 @@ def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monk
     done(*shlex.split(command)[1:], "--quiet")
 
 
+def test_short_training_is_said_with_the_epochs_to_take(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(my_dot_csv=table(76))
+    words = ("--data", "my.csv", "--target", "colour", "--set", "train.epochs=30", "--lr", 0.002)
+    told = "still falling in the last epoch, after fewer than 500 steps: train longer, --epochs 500."
+    record = done("compare", *words, "--budget", 2, "--seeds", 3, "--no-controls", "--json").json()
+    assert record["sentences"][1].startswith("ERM is not trained out, so the verdict is about short training. ")
+    assert told in record["sentences"][1]
+    line = record["next"]["command"]
+    assert record["next"]["why"] == "Train longer, ERM is not trained out"
+    assert line.endswith("--set optim.lr=0.002 --metric nll --seeds 3 --budget 2 --no-controls --epochs 500 --out "
+                         "rcad-compare-epochs-500")  # fmt: skip
+    longer = done(*shlex.split(line)[1:], "--json").json()
+    assert "trained out" not in str(longer["sentences"])
+    assert told in done("tune", *words, "--method", "erm", "--budget", 1).out
+    assert told in done("train", *words, "--method", "erm", "--seeds", 2).out
+    assert told not in done("train", *words, "--method", "erm", "--epochs", 500, "--set", "train.epochs=500").out
+
+
 def test_images_go_through_the_store(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
     result = done("compare", "--data", "digits[:60]", *words)

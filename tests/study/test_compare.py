@@ -128,6 +128,18 @@ def test_where_erm_solves_the_task_the_verdict_does_not_matter() -> None:
     assert "solves" not in str(judged(methods, METRICS, 0.0)["sentences"])
 
 
+def test_a_training_that_was_too_short_is_said_beside_the_verdict() -> None:
+    methods = cells({"rcad": 0.3})
+    for k, run in enumerate(methods["erm"]["seeds"].values()):
+        run["more_epochs"] = 80 if k < 6 else None
+    assert said(methods)[1] == (
+        "ERM is not trained out, so the verdict is about short training. The validation NLL was still falling in the "
+        "last epoch, after fewer than 500 steps: train longer, --epochs 80."
+    )
+    methods["erm"]["seeds"]["0"]["more_epochs"] = None  # half of the splits
+    assert "trained out" not in str(said(methods))
+
+
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
     methods = cells({"rcad": 0.1, "mixup": 0.05}, noise=1.0)
     found = compared(methods)

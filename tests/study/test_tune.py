@@ -68,6 +68,17 @@ def test_the_page() -> None:
     assert "Made by" not in page(earlier)
 
 
+def test_a_best_trial_that_was_too_short_says_so() -> None:
+    record = make(POINTS, [90.0, 95.0, None])
+    record["trials"][0]["more_epochs"] = 70
+    assert "train longer" not in page(record)
+    record["trials"][1]["more_epochs"] = 80
+    told = (
+        "The validation NLL was still falling in the last epoch, after fewer than 500 steps: train longer, --epochs 80."
+    )
+    assert document(record).sections[0].verdict.endswith(told)
+
+
 def test_a_search_that_only_diverged_has_no_picture() -> None:
     text_of = page(make(POINTS, [None, None, None]))
     assert "Every trial diverged" in text_of

@@ -24,7 +24,7 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged, with_rcad
+from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged, more_epochs, with_rcad
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
@@ -326,6 +326,8 @@ class Work:
                 remedy = "check its term, or lower --lr" if has_own(rows) else "lower --lr"
                 lower = float(f"{self.splits[self.seeds[0]][0].optim.lr / 10:.4g}")
                 return self._again(f"Every run of {name} diverged; {remedy}", "--lr", lower)
+        if longer := more_epochs(cells[BASE]):
+            return self._again("Train longer, ERM is not trained out", "--epochs", longer)
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if self.budget == 1 and any(self.spaces.values()):
@@ -345,8 +347,9 @@ class Work:
         """The same command with another value of one option, into a folder of its own; runs that are kept are used."""
         kept = [] if self.stacked or self.out is None else ["--runs", str(self.place.store.path)]
         words = [*self.words, *kept]
-        if option not in words:  # --lr, which is kept as a setting
-            before = {place for place, word in enumerate(words) if word.startswith("optim.lr=")}
+        if option not in words:  # what may be kept as a setting
+            setting = {"--lr": "optim.lr=", "--epochs": "train.epochs="}[option]
+            before = {place for place, word in enumerate(words) if word.startswith(setting)}
             words = [word for place, word in enumerate(words) if not {place, place + 1} & before] + [option, ""]
         words[words.index(option) + 1] = str(value)
         out = f"{(self.out or Path('rcad-compare')).name}{option.removeprefix('-')}-{value}"

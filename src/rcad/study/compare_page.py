@@ -11,7 +11,8 @@ from typing import Any
 from rcad.errors import is_number
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
-from rcad.runs.words import duration, plural
+from rcad.runs.record import advised
+from rcad.runs.words import duration, plural, too_short
 from rcad.study.judge import QUESTION_RULE, compare_groups, judge_questions
 from rcad.study.pictures import dots, forests, in_words
 from rcad.study.statistics import LEVEL, describe
@@ -146,7 +147,7 @@ def document(record: Record) -> Document:
 def sentences(record: Record) -> list[str]:
     """The answer to the question, whether it matters, whether the direction is why, then a sentence for each metric."""
     question, *gaps = record["differences"]
-    lines = [_answer(question, len(record["seeds"])), *_solved(record), *_direction(record)]
+    lines = [_answer(question, len(record["seeds"])), *_short(record), *_solved(record), *_direction(record)]
     for metric in record["metrics"]:
         against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
         if against_base:
@@ -178,6 +179,20 @@ def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
     if gap["outcome"] == "undecided":
         return f"{method} is not shown to differ from {rival} ({evidence}){reach}."
     return f"{method} is {gap['outcome']} than {rival} ({evidence})."
+
+
+def more_epochs(cell: Record) -> int | None:
+    """How many epochs to train where the method was trained too shortly on most splits; earlier records do not say."""
+    return advised([run.get("more_epochs") for run in cell["seeds"].values()])
+
+
+def _short(record: Record) -> list[str]:
+    epochs = more_epochs(record["methods"][record["base"]])
+    return (
+        []
+        if epochs is None
+        else [f"ERM is not trained out, so the verdict is about short training. {too_short(epochs)}"]
+    )
 
 
 def _solved(record: Record) -> list[str]:

@@ -338,7 +338,7 @@ def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> di
     """The results of a method on every split: of its candidates `metric` chooses one (see `rank`), tested once."""
     held = backend.fit(plan.configs, progress)
     chosen = [max(own, key=lambda k: rank(metric, held[k])) for own in plan.places.values()]
-    tested = backend.test(chosen)
+    tested, longer = backend.test(chosen), backend.more_epochs(chosen)
     return {
         **plan.about,
         "seconds": backend.seconds,
@@ -348,8 +348,9 @@ def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> di
                 "chosen": dict(plan.points[k]),
                 "validation": held[k],
                 "test": test,
+                "more_epochs": epochs,
                 "trials": [{"values": dict(plan.points[i]), "validation": held[i]} for i in own],
             }
-            for (seed, own), k, test in zip(plan.places.items(), chosen, tested, strict=True)
+            for (seed, own), k, test, epochs in zip(plan.places.items(), chosen, tested, longer, strict=True)
         },
     }

@@ -19,8 +19,8 @@ from rcad.report.numbers import named_values
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
-from rcad.runs.record import RunRecord, versions
-from rcad.runs.words import plural
+from rcad.runs.record import RunRecord, advised, versions
+from rcad.runs.words import plural, too_short
 from rcad.study.backends import HELD_OUT, numbers_of
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
@@ -67,6 +67,7 @@ def trial_of(number: int, values: Values, records: Sequence[RunRecord]) -> Trial
         "metrics": None if lost else {name: statistics.fmean(score[name] for score in finite) for name in finite[0]},
         "runs": [record.id for record in records],
         "seconds": sum(record.timings.get("train_seconds") or 0.0 for record in records),
+        "more_epochs": advised([record.more_epochs for record in records]),
     }
 
 
@@ -330,6 +331,8 @@ def document(record: Mapping[str, Any]) -> Document:
         score = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
         values = named_values({key: _value(value) for key, value in leader["values"].items()})
         verdict = f"Best of {len(done)}: {values or 'the method as it stands'}, validation {score}."
+        if longer := leader.get("more_epochs"):  # earlier records do not say
+            verdict += f" {too_short(longer)}"
     about = [
         f"{settings['method']} on {settings['data']}, {plural(len(settings['seeds']), 'seed')}. Every trial was judged "
         "on the validation split; the test split was not used, and this page shows nothing of it.",
