@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import rcad
 from cli.conftest import Cli, Refused
 from forked import interrupted
 from made import files, saved, table
 from rcad.runs.files import unsealed, write_sealed
 from rcad.runs.store import Store
+from rcad.study import backends
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -63,6 +65,47 @@ def test_a_table_with_categories_and_the_same_command_again(
     refused(*COMPARE, says="the same data as made erm in rcad-compare/compare.json, but got others; pass another --out")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
+
+
+def test_splits_are_added_in_place(done: Cli, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*COMPARE[:-2], "--epochs", 1, "--methods", "rcad", "--no-controls")
+    assert "raised" not in done(*words, "--seeds", "1,2").out
+    first = saved(OUT / "compare.json")
+    line = first["next"]["command"]
+    assert line.endswith("--seeds 10 --budget 2 --no-controls --out rcad-compare")
+    plan = done(*words, "--seeds", 4, "--dry-run", "--json").json()
+    assert [(one["runs"], one["left"]) for one in plan["methods"]] == [(8, 4), (8, 4)]
+    configs = []
+    trained = backends.train_configs
+    monkeypatch.setattr(backends, "train_configs", lambda c, *a, **o: configs.extend(c) or trained(c, *a, **o))
+
+    def stop(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    # Where it is stopped on the way, what was looked at is remembered.
+    with monkeypatch.context() as patched:
+        patched.setattr("rcad.study.compare.judged", stop)
+        with pytest.raises(KeyboardInterrupt):
+            rcad.compare("my.csv", "rcad", target="price", epochs=1, budget=2, seeds=4, controls=False, out=OUT)
+    assert {config.seed for config in configs} == {0, 3}
+    configs.clear()
+    told = "raised after a look at the results, from 2 to 4: such a test finds"
+    for _ in range(2):
+        result = done(*words, "--seeds", 4)
+        assert told in result.out
+        assert told in (OUT / "compare.md").read_text()
+        assert "erm: 8 runs, there already" in result.err
+    record = saved(OUT / "compare.json")
+    assert (configs, record["looked"], record["seeds"]) == ([], [2], [0, 1, 2, 3])
+    whole = done(*words, "--seeds", 4, "--out", "whole", "--json").json()
+    assert "looked" not in whole
+    assert (record["differences"], record["results"]) == (whole["differences"], whole["results"])
+    cells = ((one["methods"]["rcad"][key] for key in ("key", "runs", "passes", "seeds")) for one in (record, whole))
+    assert len({str(list(one)) for one in cells}) == 1
+    for seeds in ("3", "0,1,2,4"):
+        refused(*words, "--seeds", seeds, says="expected seeds [0, 1, 2, 3] as in rcad-compare/compare.json")
+    files(my_dot_csv=table().replace("1", "2", 1))
+    refused(*words, "--seeds", 5, says="the same data as made erm in rcad-compare/compare.json, but got others")
 
 
 def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> None:

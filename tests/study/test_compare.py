@@ -140,6 +140,14 @@ def test_a_training_that_was_too_short_is_said_beside_the_verdict() -> None:
     assert "trained out" not in str(said(methods))
 
 
+def test_splits_that_were_added_after_a_look_are_told_beside_the_verdict() -> None:
+    lines = judged(cells({"rcad": 0.3}), METRICS, 0.0, looked=[3, 5])["sentences"]
+    assert lines[1] == (
+        "The number of splits was raised after a look at the results, from 3 and 5 to 10: such a test finds a "
+        "difference where there is none more often than in 5% of the cases."
+    )
+
+
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
     methods = cells({"rcad": 0.1, "mixup": 0.05}, noise=1.0)
     found = compared(methods)

@@ -30,10 +30,17 @@ SOLVED = {"accuracy": 0.5, "nll": 0.05, "brier": 0.01}
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 
 
-def judged(cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str | None = None) -> dict[str, Any]:
+def judged(
+    cells: Cells,
+    metrics: Sequence[str],
+    test_ratio: float,
+    subject: str | None = None,
+    *,
+    looked: Sequence[int] = (),
+) -> dict[str, Any]:
     """The part of a record that follows from the results alone; the question is about the first of the metrics.
 
-    `subject` is its method; None for RCAD.
+    `subject` is its method, None for RCAD; `looked` has the numbers of splits at which the results were shown before.
     """
     differences = compared(cells, metrics, test_ratio, subject)
     record = {
@@ -51,7 +58,7 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str
         "question": differences[0],
         "differences": differences,
     }
-    return {**record, "sentences": sentences(record)}
+    return {**record, "sentences": sentences({**record, "looked": looked})}
 
 
 def with_rcad(methods: Iterable[str]) -> list[str]:
@@ -147,7 +154,8 @@ def document(record: Record) -> Document:
 def sentences(record: Record) -> list[str]:
     """The answer to the question, whether it matters, whether the direction is why, then a sentence for each metric."""
     question, *gaps = record["differences"]
-    lines = [_answer(question, len(record["seeds"])), *_short(record), *_solved(record), *_direction(record)]
+    lines = [_answer(question, len(record["seeds"])), *_raised(record), *_short(record), *_solved(record)]
+    lines += _direction(record)
     for metric in record["metrics"]:
         against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
         if against_base:
@@ -184,6 +192,17 @@ def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
 def more_epochs(cell: Record) -> int | None:
     """How many epochs to train where the method was trained too shortly on most splits; earlier records do not say."""
     return advised([run.get("more_epochs") for run in cell["seeds"].values()])
+
+
+def _raised(record: Record) -> list[str]:
+    """Where the user saw the results and then added splits, that they did."""
+    if not record["looked"]:
+        return []
+    words = (
+        f"The number of splits was raised after a look at the results, from {listed([*map(str, record['looked'])])} to "
+    )
+    level = f"such a test finds a difference where there is none more often than in {LEVEL:.0%} of the cases"
+    return [f"{words}{len(record['seeds'])}: {level}."]
 
 
 def _short(record: Record) -> list[str]:
