@@ -58,7 +58,7 @@ def test_a_table_with_categories_and_the_same_command_again(
             ("--set", "model.hidden=[8, 8]"),
             "expected no model.hidden as in rcad-compare/compare.json, but got [8, 8]; ",
         ),
-        (("--set", "data.validation=0", "--set", "train.selection=last"), "e.g. --set data.validation=0.1"),
+        (("--set", "data.validation=0", "--set", "train.selection=last"), "but got data.validation=0; leave it out"),
     ):
         refused(*COMPARE, *words, says=says)
     files(my_dot_csv=table().replace("1", "2", 1))
@@ -199,6 +199,7 @@ def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monk
     assert lines[0].startswith("RMSE: rcad ")
     assert lines[lines.index("") + 1].startswith("Next. ")
     (command,) = (line for line in lines if line.startswith("  rcad "))
+    assert command.startswith("  rcad compare ")  # three epochs were too few
     assert max(len(line) for line in lines if line != command) <= 80
     # The question's own row keeps what the first line does not say.
     row = lines.index("The question, judged alone.")
@@ -222,6 +223,8 @@ def test_short_training_is_said_with_the_epochs_to_take(done: Cli, monkeypatch: 
                          "rcad-compare-epochs-500")  # fmt: skip
     longer = done(*shlex.split(line)[1:], "--json").json()
     assert "trained out" not in str(longer["sentences"])
+    assert longer["next"]["why"].endswith(" (no networks are kept for tables)")
+    assert longer["next"]["command"].startswith("rcad train ")
     assert told in done("tune", *words, "--method", "erm", "--budget", 1).out
     assert told in done("train", *words, "--method", "erm", "--seeds", 2).out
     assert told not in done("train", *words, "--method", "erm", "--epochs", 500, "--set", "train.epochs=500").out
@@ -230,6 +233,8 @@ def test_short_training_is_said_with_the_epochs_to_take(done: Cli, monkeypatch: 
 def test_images_go_through_the_store(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
     result = done("compare", "--data", "digits[:60]", *words)
+    models = [line for line in result.err.splitlines() if " parameters; " in line]
+    assert [words in line for line, words in zip(models, ("; erm;", "; rcad(alpha="), strict=True)] == [True, True]
     runs, record = Store.open(OUT / "runs").records(), saved(OUT / "compare.json")
     assert (len(runs), record["budget"]) == (6, 1)
     shown = {v for r in record["results"].values() for v in r["accuracy"]["values"].values()}
@@ -244,6 +249,30 @@ def test_images_go_through_the_store(done: Cli) -> None:
     command = record["next"]["command"]
     assert command.endswith("--runs rcad-compare/runs --out rcad-compare-budget-8")
     assert done(*shlex.split(command.replace("--budget 8", "--budget 2"))[1:]).err.count("done already") == 6
+
+
+def test_a_recipe_that_holds_nothing_out_is_compared_all_the_same(done: Cli, refused: Refused) -> None:
+    digits = ("--data", "digits[:60]", "--recipe", "few-labels", "--epochs", 1, "--model", "small_cnn")
+    told = "10% of the training examples are held out here, to choose by; rcad train --recipe few-labels holds out none"
+    for words in (("compare", "--methods", "rcad", "--seeds", 3), ("tune", "--method", "rcad", "--budget", 1)):
+        shown = " ".join(done(*words, *digits, "--dry-run").out.split())
+        assert ("54 train, 6 validation" in shown, told in shown) == (True, True)
+        more = ("--set", "data.validation=0.2")
+        shown = " ".join(done(*words, *digits, *more, "--dry-run").out.split())
+        assert ("48 train, 12 validation" in shown, "held out here" in shown) == (True, False)
+        for zero in (("--set", "data.validation=0"), ("--set", "data.validation=0.0")):
+            says = "expected examples held out for validation, by which compare and tune choose, but got data."
+            refused(*words, *digits, *zero, says=says)
+    result = done("tune", "--method", "rcad", "--budget", 1, *digits)
+    assert told in result.err
+    assert "--recipe few-labels" in result.out
+
+
+def test_a_method_for_images_is_named_with_those_for_tables(refused: Refused) -> None:
+    for words in (("compare", "--methods", "erm,rcad,mixup"), ("tune", "--method", "mixup")):
+        says = "expected methods for tables (erm, two_views, label_smoothing, confidence_penalty, rcad, "
+        refused(*words, "--data", "my.csv", "--target", "colour", says=says)
+        refused(*words, "--data", "my.csv", "--target", "colour", says="but got 'mixup'; leave it out")
 
 
 def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:

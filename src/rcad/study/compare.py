@@ -176,7 +176,7 @@ class Work:
         for text in [*([] if self.methods is None else split_methods(self.methods)), *more]:
             with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
-        self.omissions = dataset.omissions
+        self.omissions = [*dataset.omissions, *setup.held_back]
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
         roles = lineup([named_method(text) for text in (*names, *more)], controls=self.controls)
         asked = [method_text(rows) for rows, role in roles if role == "asked"]
@@ -359,6 +359,7 @@ class Work:
             "worse": "Train ERM, which is better here",
             "undecided": "Train ERM: it is cheaper, and nothing is shown to be better",
         }[outcome]
+        why += " (no networks are kept for tables)" if self.stacked else ""
         return {"why": why, "command": self._train_line(name, cells[name])}
 
     def _again(self, why: str, option: str, value: float) -> dict[str, str]:

@@ -28,9 +28,11 @@ from rcad.study.space import OptunaSearch, Values, applied, beginning, check_spa
 from rcad.study.study import (
     HIGHER_IS_BETTER,
     WORDS,
+    Contestant,
     HeldOut,
     Setup,
     at_start,
+    check_suitable,
     each_once,
     named_data,
     rank,
@@ -44,7 +46,7 @@ from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.run import plan_of
 from rcad.train.scheduler import Outcome, canonical_config, schedule
-from rcad.train.task import measured_alpha, method_of, prepare, read, with_numbers
+from rcad.train.task import measured_alpha, prepare, read, with_numbers
 from rcad.train.trackers import flat
 
 log = logging.getLogger("rcad")
@@ -191,7 +193,7 @@ class Work:
             check_space(space, first.method, self.methods)
         with_numbers(first.method)  # raises before anything is read
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
-        self.omissions = dataset.omissions
+        self.omissions = [*dataset.omissions, *self.setup.held_back]
         problem = prepare(first, dataset, pick_device("cpu"))
         self.metric = ranked_metrics(self.given_metric, problem)[0]
         if space is None:
@@ -200,7 +202,7 @@ class Work:
             raise InputError(f"expected a parameter to search, but {self.method} leaves none open; pass --space")
         alpha = measured_alpha(problem)
         self.base = at_start(first, first.method, problem)
-        method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
+        check_suitable([Contestant(self.method, first.method, "asked")], first, problem)
         self.start = beginning(self.base, space, self.methods, alpha)
         self.space = resolved(space, alpha if problem.classes else None)
         self.sizes = {"train": len(problem.train[1]), "validation": len(problem.val[1])}
