@@ -253,6 +253,21 @@ def test_tick_labels_do_not_run_into_each_other(scale: float) -> None:
         assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
+def test_no_seed_is_hidden_under_the_interval(record: Record) -> None:
+    figure = dots(record, "nll").drawing
+    picture(figure, "png")
+    (ax,) = figure.axes
+    lines = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert [len(line.get_xdata()) for line in lines] == [N, N, N - 1, 0]
+    for k, line in enumerate(lines):
+        (interval,) = (
+            (bars for bars in ax.containers if k - 0.5 < bars.lines[0].get_ydata()[0] < k + 0.5) if k < 3 else (None,)
+        )
+        if interval is not None:
+            assert min(line.get_ydata()) - interval.lines[0].get_ydata()[0] > 0.2
+            assert max(line.get_ydata()) < k + 0.5
+
+
 def test_the_page_follows_the_protocol(record: Record) -> None:
     untuned = document({**record, "budget": 1})
     assert "What was chosen" not in markdown(untuned)

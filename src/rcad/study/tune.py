@@ -333,6 +333,7 @@ def document(record: Mapping[str, Any]) -> Document:
         score = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
         values = named_values({key: _value(value) for key, value in leader["values"].items()})
         verdict = f"Best of {len(done)}: {values or 'the method as it stands'}, validation {score}."
+        verdict += _level(record)
         if longer := leader.get("more_epochs"):  # earlier records do not say
             verdict += f" {too_short(longer)}"
     about = [
@@ -353,6 +354,15 @@ def document(record: Mapping[str, Any]) -> Document:
         # Earlier records do not say what made them.
         {"Made by": f"`{made_by}`"} | facts if (made_by := record.get("made_by")) else facts,
     )
+
+
+def _level(record: Mapping[str, Any]) -> str:
+    """Where all trials have the same number, that they have, and what decided."""
+    metric, done = record["metric"], [trial["metrics"] for trial in record["trials"] if trial["metrics"]]
+    if len(done) < 2 or len({scores[metric] for scores in done}) > 1:
+        return ""
+    decided = "the NLL decided" if len({scores["nll"] for scores in done}) > 1 else "the first was taken"
+    return f" All trials tie in validation {WORDS[metric]}: {decided}."
 
 
 def trials_table(record: Mapping[str, Any]) -> Table:
