@@ -24,7 +24,7 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged, more_epochs, with_rcad
+from rcad.study.compare_page import CPU_TIME, UNTRAINED, Cells, chosen, document, judged, more_epochs, with_rcad
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
@@ -345,7 +345,7 @@ class Work:
                 lower = float(f"{self.splits[self.seeds[0]][0].optim.lr / 10:.4g}")
                 return self._again(f"Every run of {name} diverged; {remedy}", "--lr", lower)
         if longer := more_epochs(cells[BASE]):
-            return self._again("Train longer, ERM is not trained out", "--epochs", longer)
+            return self._again(f"Train longer, {UNTRAINED}", "--epochs", longer)
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if self.budget == 1 and any(self.spaces.values()):

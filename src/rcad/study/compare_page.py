@@ -25,6 +25,7 @@ CPU_TIME = "CPU time"
 """The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
 UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
+UNTRAINED = "ERM is not trained out"
 SOLVED = {"accuracy": 0.5, "nll": 0.05, "brier": 0.01}
 """A smaller gain does not matter where ERM gets nearly every label right: nobody can gain more than what is left."""
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
@@ -196,22 +197,16 @@ def more_epochs(cell: Record) -> int | None:
 
 def _raised(record: Record) -> list[str]:
     """Where the user saw the results and then added splits, that they did."""
-    if not record["looked"]:
+    if not (looked := record.get("looked")):
         return []
-    words = (
-        f"The number of splits was raised after a look at the results, from {listed([*map(str, record['looked'])])} to "
-    )
+    words = f"The number of splits was raised after a look at the results, from {listed([*map(str, looked)])} to "
     level = f"such a test finds a difference where there is none more often than in {LEVEL:.0%} of the cases"
     return [f"{words}{len(record['seeds'])}: {level}."]
 
 
 def _short(record: Record) -> list[str]:
     epochs = more_epochs(record["methods"][record["base"]])
-    return (
-        []
-        if epochs is None
-        else [f"ERM is not trained out, so the verdict is about short training. {too_short(epochs)}"]
-    )
+    return [] if epochs is None else [f"{UNTRAINED}, so the verdict is about short training. {too_short(epochs)}"]
 
 
 def _solved(record: Record) -> list[str]:
