@@ -7,6 +7,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -96,6 +97,12 @@ def test_the_record_and_the_page(made: Made) -> None:
     assert len(names) == len(set(names))
     if BROWSER is not None:
         assert seen(made.page, made.page.parent).count("<svg ") == figures
+
+
+def test_epochs_that_are_fixed_get_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ["NLL: rcad is better.", "ERM is not trained out, so the verdict is about short training. Try --epochs 300."]
+    monkeypatch.setattr(acts, "compare", lambda *args, **options: SimpleNamespace(record={"sentences": told}))
+    assert acts.digits(acts.FAST, SILENT)["sentences"] == [told[0], told[1].removesuffix(" Try --epochs 300.")]
 
 
 def test_the_linear_theory_is_that_of_the_paper() -> None:

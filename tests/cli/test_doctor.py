@@ -87,6 +87,16 @@ def test_json(done: Cli) -> None:
     assert done("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").json()["curve"] == []
 
 
+def test_the_curve_begins_well_below_where_predictions_flip(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rcad.cli.suggest.FACTORS", (1.0, 2.0))
+    found = done("suggest-alpha", "--data", "digits[:100]", "--json").json()
+    still, lowest, *_ = found["curve"]
+    alphas = [row["alpha"] for row in found["curve"]]
+    assert (still["alpha"], alphas) == (0.0, sorted({*alphas}))
+    assert 0 < lowest["alpha"] <= found["flip_distance"] / 4
+    assert lowest["flipped"] < 0.5
+
+
 def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:
     images()
     Path("images/class0/0.png").write_bytes(png(12))

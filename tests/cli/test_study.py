@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import rcad
 from cli.conftest import Cli, Refused
 from forked import interrupted
 from made import files, saved, table
 from rcad.runs.files import unsealed, write_sealed
 from rcad.runs.store import Store
+from rcad.study import backends
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -56,13 +58,54 @@ def test_a_table_with_categories_and_the_same_command_again(
             ("--set", "model.hidden=[8, 8]"),
             "expected no model.hidden as in rcad-compare/compare.json, but got [8, 8]; ",
         ),
-        (("--set", "data.validation=0", "--set", "train.selection=last"), "e.g. --set data.validation=0.1"),
+        (("--set", "data.validation=0", "--set", "train.selection=last"), "but got data.validation=0; leave it out"),
     ):
         refused(*COMPARE, *words, says=says)
     files(my_dot_csv=table().replace("1", "2", 1))
     refused(*COMPARE, says="the same data as made erm in rcad-compare/compare.json, but got others; pass another --out")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
+
+
+def test_splits_are_added_in_place(done: Cli, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (*COMPARE[:-2], "--epochs", 1, "--methods", "rcad", "--no-controls")
+    assert "raised" not in done(*words, "--seeds", "1,2").out
+    first = saved(OUT / "compare.json")
+    line = first["next"]["command"]
+    assert line.endswith("--seeds 10 --budget 2 --no-controls --out rcad-compare")
+    plan = done(*words, "--seeds", 4, "--dry-run", "--json").json()
+    assert [(one["runs"], one["left"]) for one in plan["methods"]] == [(8, 4), (8, 4)]
+    configs = []
+    trained = backends.train_configs
+    monkeypatch.setattr(backends, "train_configs", lambda c, *a, **o: configs.extend(c) or trained(c, *a, **o))
+
+    def stop(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    # Where it is stopped on the way, what was looked at is remembered.
+    with monkeypatch.context() as patched:
+        patched.setattr("rcad.study.compare.judged", stop)
+        with pytest.raises(KeyboardInterrupt):
+            rcad.compare("my.csv", "rcad", target="price", epochs=1, budget=2, seeds=4, controls=False, out=OUT)
+    assert {config.seed for config in configs} == {0, 3}
+    configs.clear()
+    told = "raised after a look at the results, from 2 to 4: such a test finds"
+    for _ in range(2):
+        result = done(*words, "--seeds", 4)
+        assert told in result.out
+        assert told in (OUT / "compare.md").read_text()
+        assert "erm: 8 runs, there already" in result.err
+    record = saved(OUT / "compare.json")
+    assert (configs, record["looked"], record["seeds"]) == ([], [2], [0, 1, 2, 3])
+    whole = done(*words, "--seeds", 4, "--out", "whole", "--json").json()
+    assert "looked" not in whole
+    assert (record["differences"], record["results"]) == (whole["differences"], whole["results"])
+    cells = ((one["methods"]["rcad"][key] for key in ("key", "runs", "passes", "seeds")) for one in (record, whole))
+    assert len({str(list(one)) for one in cells}) == 1
+    for seeds in ("3", "0,1,2,4"):
+        refused(*words, "--seeds", seeds, says="expected seeds [0, 1, 2, 3] as in rcad-compare/compare.json")
+    files(my_dot_csv=table().replace("1", "2", 1))
+    refused(*words, "--seeds", 5, says="the same data as made erm in rcad-compare/compare.json, but got others")
 
 
 def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> None:
@@ -156,6 +199,7 @@ def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monk
     assert lines[0].startswith("RMSE: rcad ")
     assert lines[lines.index("") + 1].startswith("Next. ")
     (command,) = (line for line in lines if line.startswith("  rcad "))
+    assert command.startswith("  rcad compare ")  # three epochs were too few
     assert max(len(line) for line in lines if line != command) <= 80
     # The question's own row keeps what the first line does not say.
     row = lines.index("The question, judged alone.")
@@ -166,9 +210,31 @@ def test_the_first_line_answers_the_question_and_says_what_to_do(done: Cli, monk
     done(*shlex.split(command)[1:], "--quiet")
 
 
+def test_short_training_is_said_with_the_epochs_to_take(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    files(my_dot_csv=table(76))
+    words = ("--data", "my.csv", "--target", "colour", "--set", "train.epochs=30", "--lr", 0.002)
+    told = "still falling in the last epoch, after fewer than 500 steps: train longer, --epochs 500."
+    record = done("compare", *words, "--budget", 2, "--seeds", 3, "--no-controls", "--json").json()
+    assert record["sentences"][1].startswith("ERM is not trained out, so the verdict is about short training. ")
+    assert told in record["sentences"][1]
+    line = record["next"]["command"]
+    assert record["next"]["why"] == "Train longer, ERM is not trained out"
+    assert line.endswith("--set optim.lr=0.002 --metric nll --seeds 3 --budget 2 --no-controls --epochs 500 --out "
+                         "rcad-compare-epochs-500")  # fmt: skip
+    longer = done(*shlex.split(line)[1:], "--json").json()
+    assert "trained out" not in str(longer["sentences"])
+    assert longer["next"]["why"].endswith(" (no networks are kept for tables)")
+    assert longer["next"]["command"].startswith("rcad train ")
+    assert told in done("tune", *words, "--method", "erm", "--budget", 1).out
+    assert told in done("train", *words, "--method", "erm", "--seeds", 2).out
+    assert told not in done("train", *words, "--method", "erm", "--epochs", 500, "--set", "train.epochs=500").out
+
+
 def test_images_go_through_the_store(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 3, "--epochs", 1)
     result = done("compare", "--data", "digits[:60]", *words)
+    models = [line for line in result.err.splitlines() if " parameters; " in line]
+    assert [words in line for line, words in zip(models, ("; erm;", "; rcad(alpha="), strict=True)] == [True, True]
     runs, record = Store.open(OUT / "runs").records(), saved(OUT / "compare.json")
     assert (len(runs), record["budget"]) == (6, 1)
     shown = {v for r in record["results"].values() for v in r["accuracy"]["values"].values()}
@@ -183,6 +249,30 @@ def test_images_go_through_the_store(done: Cli) -> None:
     command = record["next"]["command"]
     assert command.endswith("--runs rcad-compare/runs --out rcad-compare-budget-8")
     assert done(*shlex.split(command.replace("--budget 8", "--budget 2"))[1:]).err.count("done already") == 6
+
+
+def test_a_recipe_that_holds_nothing_out_is_compared_all_the_same(done: Cli, refused: Refused) -> None:
+    digits = ("--data", "digits[:60]", "--recipe", "few-labels", "--epochs", 1, "--model", "small_cnn")
+    told = "10% of the training examples are held out here, to choose by; rcad train --recipe few-labels holds out none"
+    for words in (("compare", "--methods", "rcad", "--seeds", 3), ("tune", "--method", "rcad", "--budget", 1)):
+        shown = " ".join(done(*words, *digits, "--dry-run").out.split())
+        assert ("54 train, 6 validation" in shown, told in shown) == (True, True)
+        more = ("--set", "data.validation=0.2")
+        shown = " ".join(done(*words, *digits, *more, "--dry-run").out.split())
+        assert ("48 train, 12 validation" in shown, "held out here" in shown) == (True, False)
+        for zero in (("--set", "data.validation=0"), ("--set", "data.validation=0.0")):
+            says = "expected examples held out for validation, by which compare and tune choose, but got data."
+            refused(*words, *digits, *zero, says=says)
+    result = done("tune", "--method", "rcad", "--budget", 1, *digits)
+    assert told in result.err
+    assert "--recipe few-labels" in result.out
+
+
+def test_a_method_for_images_is_named_with_those_for_tables(refused: Refused) -> None:
+    for words in (("compare", "--methods", "erm,rcad,mixup"), ("tune", "--method", "mixup")):
+        says = "expected methods for tables (erm, two_views, label_smoothing, confidence_penalty, rcad, "
+        refused(*words, "--data", "my.csv", "--target", "colour", says=says)
+        refused(*words, "--data", "my.csv", "--target", "colour", says="but got 'mixup'; leave it out")
 
 
 def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:

@@ -60,15 +60,20 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     assert [line.split()[0] for line in (first, second, mean)] == ["3", "5", "mean"]
     assert mean.count("±") == 3
     run = first.split()[-1]
+    falling = "The validation NLL was still falling in the last epoch, after fewer than 500 steps"
     assert end == [
         f"mean ± standard deviation over seeds; each in {Path('runs', '<run>')}",
+        "",
+        (longer := f"{falling}: train longer, --epochs 340."),
         "",
         "Next. Predict new examples with one of them:",
         f"  rcad predict runs/{run} --data NEW",
     ]
     one = cli(*SMALL, "--method", "erm", "--seed", "3").out
     assert "±" not in one
-    assert one.endswith(f"\nin runs/{run}\n\nNext. Predict new examples:\n  rcad predict runs/{run} --data NEW\n")
+    assert one.endswith(
+        f"\nin runs/{run}\n\n{longer}\n\nNext. Predict new examples:\n  rcad predict runs/{run} --data NEW\n"
+    )
     several = "2 of 2 runs done, mean ± standard deviation  test_accuracy "
     for seeds, start in (("1", "done: erm on digits[:100], seed 0"), ("3,5", several)):  # --quiet prints one line
         quiet = cli(*SMALL, "--method", "erm", "--seeds", seeds, "--quiet")

@@ -3,6 +3,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import rcad.runs
 from one_line import refusals
 from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, Split, commit, versions
+from rcad.runs.record import RunRecord, Split, advised, commit, more_epochs, versions
 from rcad.runs.words import quicker
 from runs.conftest import make_record
 
@@ -115,6 +116,39 @@ def checkout(tmp_path):
     git(tmp_path, "commit", "-q", "-m", "first")
     git(tmp_path, "tag", "-a", "v1", "-m", "v1")
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("nll", "batch", "found"),
+    [
+        ([1.0, 0.6, 0.5, 0.45], 32, 500),  # 2 steps an epoch
+        ([1.0, 0.6, 0.5, 0.45], 64, 1000),
+        ([1.0, 0.5, 0.5, 0.49, 0.49], 32, None),  # levelled out: 0.01 of 0.51 after half of the epochs
+        ([1.0, 0.5, 0.45, 0.46], 32, None),  # rising again
+        ([1.0, 1.1, 1.2], 32, None),
+        ([0.5, 0.5], 32, None),
+        ([1.0, None, 0.5], 32, None),
+        ([1.0], 32, None),
+        ([-2 * k for k in range(249)], 32, 500),  # a density's NLL may be negative
+        ([-2 * k for k in range(250)], 32, None),  # 500 steps
+    ],
+)
+def test_a_training_that_was_too_short_says_how_many_epochs_it_should_have(nll, batch, found):
+    assert more_epochs(nll, 55, batch) == found
+    record = make_record(
+        epochs=[{"epoch": k, "val_nll": value} for k, value in enumerate(nll, 1)],
+        splits={"train": Split(size=55, sha256="0" * 64)},
+    )
+    record = replace(record, config=replace(record.config, train=replace(record.config.train, batch_size=batch)), id="")
+    assert record.more_epochs == found
+    assert replace(record, epochs=(*record.epochs[:-1], {"epoch": 600, "val_nll": 0.0})).more_epochs is None  # packed
+    assert replace(record, status="diverged").more_epochs is None
+
+
+def test_most_runs_decide_whether_training_was_too_short():
+    assert advised([500, None, 40]) == 500
+    assert advised([500, None]) is None
+    assert advised([]) is None
 
 
 def test_versions():

@@ -138,6 +138,26 @@ def test_where_erm_solves_the_task_the_verdict_does_not_matter() -> None:
     assert "solves" not in str(judged(methods, METRICS, 0.0)["sentences"])
 
 
+def test_a_training_that_was_too_short_is_said_beside_the_verdict() -> None:
+    methods = cells({"rcad": 0.3})
+    for k, run in enumerate(methods["erm"]["seeds"].values()):
+        run["more_epochs"] = 80 if k < 6 else None
+    assert said(methods)[1] == (
+        "ERM is not trained out, so the verdict is about short training. The validation NLL was still falling in the "
+        "last epoch, after fewer than 500 steps: train longer, --epochs 80."
+    )
+    methods["erm"]["seeds"]["0"]["more_epochs"] = None  # half of the splits
+    assert "trained out" not in str(said(methods))
+
+
+def test_splits_that_were_added_after_a_look_are_told_beside_the_verdict() -> None:
+    lines = judged(cells({"rcad": 0.3}), METRICS, 0.0, looked=[3, 5])["sentences"]
+    assert lines[1] == (
+        "The number of splits was raised after a look at the results, from 3 and 5 to 10: such a test finds a "
+        "difference where there is none more often than in 5% of the cases."
+    )
+
+
 def test_no_winner_without_a_difference_and_the_seeds_obey_the_rule() -> None:
     methods = cells({"rcad": 0.1, "mixup": 0.05}, noise=1.0)
     found = compared(methods)
@@ -241,6 +261,21 @@ def test_tick_labels_do_not_run_into_each_other(scale: float) -> None:
         boxes = [tick.get_window_extent() for tick in labels]
         assert len(boxes) >= 2
         assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_no_seed_is_hidden_under_the_interval(record: Record) -> None:
+    figure = dots(record, "nll").drawing
+    picture(figure, "png")
+    (ax,) = figure.axes
+    lines = [line for line in ax.get_lines() if line.get_marker() == "o"]
+    assert [len(line.get_xdata()) for line in lines] == [N, N, N - 1, 0]
+    for k, line in enumerate(lines):
+        (interval,) = (
+            (bars for bars in ax.containers if k - 0.5 < bars.lines[0].get_ydata()[0] < k + 0.5) if k < 3 else (None,)
+        )
+        if interval is not None:
+            assert min(line.get_ydata()) - interval.lines[0].get_ydata()[0] > 0.2
+            assert max(line.get_ydata()) < k + 0.5
 
 
 def test_the_page_follows_the_protocol(record: Record) -> None:

@@ -89,6 +89,9 @@ class Recorded:
         self.tested = list(chosen)
         return [None if self.scores[k] is None else {"accuracy": 50.0 + k, "nll": 1.0} for k in chosen]
 
+    def more_epochs(self, chosen: Any) -> list[int | None]:
+        return [100 + k for k in chosen]
+
 
 def test_each_split_chooses_by_its_held_out_rows_and_tests_one(splits: Splits) -> None:
     backend = Recorded([70.0, 80.0, None, 60.0, 60.0, 50.0])
@@ -97,6 +100,7 @@ def test_each_split_chooses_by_its_held_out_rows_and_tests_one(splits: Splits) -
     assert [one.seed for one in backend.configs] == [0, 0, 0, 3, 3, 3]
     assert cell["seeds"]["0"]["test"] == {"accuracy": 51.0, "nll": 1.0}
     assert len(cell["seeds"]["3"]["trials"]) == 3
+    assert [run["more_epochs"] for run in cell["seeds"].values()] == [101, 103]
     assert (cell["runs"], cell["seconds"]) == (6, 12.5)
     lost = compete(contestant("rcad"), splits, 1, Recorded([None, 2.0]))["seeds"]
     assert (lost["0"]["test"], lost["3"]["test"]) == (None, {"accuracy": 51.0, "nll": 1.0})
@@ -141,6 +145,8 @@ def test_stacked_runs_equal_single_runs(splits: Splits, tmp_path: Path) -> None:
     near: Any = {"rel": 1e-3, "abs": 1e-4}
     for found, record in zip(backend.fit(planned.configs, SILENT), records, strict=True):
         assert found == pytest.approx(numbers_of(record, HELD_OUT), **near)
+    assert backend.more_epochs(range(4)) == [record.more_epochs for record in records]
+    assert any(backend.more_epochs(range(4)))
     for found, record in zip(backend.test(range(4)), records, strict=True):
         assert found == pytest.approx({name: record.metrics[f"test_{name}"] for name in found}, **near)  # type: ignore[union-attr]
 

@@ -68,6 +68,17 @@ def test_the_page() -> None:
     assert "Made by" not in page(earlier)
 
 
+def test_a_best_trial_that_was_too_short_says_so() -> None:
+    record = make(POINTS, [90.0, 95.0, None])
+    record["trials"][0]["more_epochs"] = 70
+    assert "train longer" not in page(record)
+    record["trials"][1]["more_epochs"] = 80
+    told = (
+        "The validation NLL was still falling in the last epoch, after fewer than 500 steps: train longer, --epochs 80."
+    )
+    assert document(record).sections[0].verdict.endswith(told)
+
+
 def test_a_search_that_only_diverged_has_no_picture() -> None:
     text_of = page(make(POINTS, [None, None, None]))
     assert "Every trial diverged" in text_of
@@ -90,6 +101,27 @@ def test_the_map_has_the_colour_of_the_nearest_trial() -> None:
     assert (figure.axes[0].get_xscale(), figure.axes[0].get_yscale()) == ("log", "log")
     ticks = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
     assert "0.1 0.2 0.5 1 2" in " ".join(ticks)
+
+
+def test_trials_that_tie_are_said_to_and_drawn_without_a_scale() -> None:
+    record = make(POINTS, [95.0, 95.0, None])
+    assert document(record).sections[0].verdict.endswith(" All trials tie in validation accuracy: the first was taken.")
+    figure = search_map(record)
+    assert figure is not None
+    assert len(figure.drawing.axes) == 1  # no bar of colours
+    assert (
+        figure.caption
+        == "The trials (dots) over alpha and lam: validation accuracy is 95 at each; the star is the best."
+    )
+    alone = search_map(make([{"alpha": 0.1}, {"alpha": 1.0}], [90.0, 90.0]))
+    assert alone is not None
+    assert list(alone.drawing.axes[0].get_yticks()) == [90.0]
+    record["trials"][0]["metrics"]["nll"] = 0.4
+    assert document(record).sections[0].verdict.endswith(" All trials tie in validation accuracy: the NLL decided.")
+    apart = search_map(different := make(POINTS, [90.0, 95.0, None]))
+    assert "tie" not in document(different).sections[0].verdict
+    assert apart is not None
+    assert len(apart.drawing.axes) == 2
 
 
 def test_one_parameter_that_varies_is_drawn_as_dots() -> None:

@@ -54,7 +54,7 @@ def _check_device(option: str, name: str) -> None:
 
 
 RUNS = option("--runs DIR", "Folder of the runs.", Path("runs"))
-STUDY_RUNS = option("--runs DIR", "Folder for its runs. Default: runs in --out.")
+STUDY_RUNS = option("--runs DIR", "Folder for its runs. Default: runs in --out. rcad compare keeps none for tables.")
 DATA_DIR = option("--data-dir DIR", "Folder that holds the data sets.", envvar="RCAD_DATA")
 CACHE_DIR = option("--cache-dir DIR", "Where decoded images are kept. Default: ~/.cache/rcad.", envvar="RCAD_CACHE")
 _METHOD = 'E.g. rcad, "mixup + rcad", "rcad(alpha=1)" (see: rcad methods list), or your own: mymodule:my_method.'

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rcad.train.task import Problem
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+BELOW, MOST = 4.0, 30
+"""The curve begins at the distance where predictions flip divided by BELOW, or lower; no more points than MOST."""
 EXAMPLES, EPOCHS = 512, 15
 FORMATS = (".png", ".svg")
 
@@ -49,7 +51,7 @@ def suggest_alpha(
         _check_figure(figure, check)
     import torch
 
-    from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
+    from rcad.loss.suggest_alpha import REAL_STEP, apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
     from rcad.train.task import prepare, read
 
@@ -58,7 +60,8 @@ def suggest_alpha(
     with show_progress(as_json=as_json) as progress:
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
-        raise InputError(f"expected class labels, but {data} has regression targets; choose alpha by rcad tune")
+        advice = f"begin at alpha = {REAL_STEP:g} deviations of a column"
+        raise InputError(f"expected class labels, but {data} has regression targets; {advice}")
     with show_progress(as_json=as_json) as progress:
         generator, on_progress = torch.Generator().manual_seed(0), partial(progress.detail, "measuring")
         distances = nearest_other_class(*problem.train, generator=generator, progress=on_progress)
@@ -138,7 +141,7 @@ def _train_and_look(config: RunConfig, problem: Problem, alpha: float, progress:
     import torch
 
     from rcad.loss.growth import as_unit_float
-    from rcad.loss.suggest_alpha import along_adversarial
+    from rcad.loss.suggest_alpha import along_adversarial, flip_distance
     from rcad.train.loop import Trainer
     from rcad.train.machine import suitable_threads
     from rcad.train.task import method_of, model_of
@@ -150,4 +153,8 @@ def _train_and_look(config: RunConfig, problem: Problem, alpha: float, progress:
         trainer.fit()
     trainer.model.eval()
     x, y = (part[:EXAMPLES] for part in problem.train)
-    return along_adversarial(trainer.model, as_unit_float(x), y, [0.0, *(alpha * factor for factor in FACTORS)])
+    look = partial(along_adversarial, trainer.model, as_unit_float(x), y)
+    rows = look([0.0, *(alpha * factor for factor in FACTORS)])
+    while (flip := flip_distance(rows)) is not None and rows[1].alpha > flip / BELOW and len(rows) < MOST:
+        rows[1:1] = look([rows[1].alpha / 4, rows[1].alpha / 2])
+    return rows

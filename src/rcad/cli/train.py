@@ -23,9 +23,9 @@ from rcad.runs.config import RunConfig
 from rcad.runs.files import read_text
 from rcad.runs.plain import config_id, from_plain, from_toml, to_plain, to_toml
 from rcad.runs.recipes import RECIPES
-from rcad.runs.record import RunRecord
+from rcad.runs.record import RunRecord, advised
 from rcad.runs.store import WEIGHTS, Store
-from rcad.runs.words import duration, leading, mean_and_spread, quicker, said, seconds
+from rcad.runs.words import duration, leading, mean_and_spread, quicker, said, seconds, too_short
 from rcad.train.place import ENGINES, Place, follows, world
 from rcad.train.progress import SILENT, Calls, show_progress
 
@@ -306,6 +306,8 @@ def _show_table(records: Sequence[RunRecord], store: Store) -> None:
     spread = "mean ± standard deviation over seeds; " if last else ""
     several = len(records) > 1
     say(f"\n{spread}each in {store.path / '<run>'}" if several else f"\nin {store.where(records[0].id)}")
+    if longer := advised([record.more_epochs for record in done]):
+        say(f"\n{too_short(longer)}")
     saved = [folder for record in done if ((folder := store.where(record.id)) / WEIGHTS).exists()]
     if saved:
         which = " with one of them" if several else ""

@@ -28,6 +28,8 @@ FINISHED: tuple[Status, ...] = ("done", "diverged")
 FAILED = "an error ended it: "  # begins the message of a run that is interrupted since its code raised an exception
 NO_TEST = "no test split"  # the message of a run that is done with data.test_fraction=0
 Numbers = Mapping[str, float | None]  # numbers by name; None stands for one that is not finite
+SHORT, FALLING = 500, 0.02
+"""Steps of a training that may be too short; the share of its fall that a falling NLL has after half of the epochs."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -122,6 +124,14 @@ class RunRecord(Value):
         last = self.epochs[-1].get("epoch") if self.epochs else 0
         return max(len(self.epochs), int(last or 0))
 
+    @property
+    def more_epochs(self) -> int | None:
+        """How many epochs to train instead, where the training was too short; see `more_epochs`."""
+        if self.status != "done" or "train" not in self.splits or self.last_epoch != len(self.epochs):
+            return None
+        nll = [row.get("val_nll") for row in self.epochs]
+        return more_epochs(nll, self.splits["train"].size, self.config.train.batch_size)
+
     def summary(self) -> dict[str, Any]:
         """What a list of runs shows."""
         return {
@@ -152,6 +162,24 @@ class RunRecord(Value):
     def from_dict(plain: Any, *, source: str = "the record") -> RunRecord:
         """The record that `to_dict` wrote; `source` names its file in messages."""
         return RUN.parse(plain, source)
+
+
+def more_epochs(nll: Sequence[float | None], examples: int, batch: int) -> int | None:
+    """Epochs for twice `SHORT` steps, where a run had fewer than `SHORT` and its held-out NLL was still falling; else
+    None. It is falling if that of the last epoch is the lowest, and `FALLING` of the whole fall or more is after half
+    of the epochs."""
+    steps, known = -(-examples // batch), [value for value in nll if value is not None]
+    if len(nll) < 2 or len(known) < len(nll) or steps * len(nll) >= SHORT:
+        return None
+    first, half, last = known[0], known[(len(known) - 1) // 2], known[-1]
+    falling = first > last == min(known) and half - last >= FALLING * (first - last)
+    return 10 * -(-2 * SHORT // (10 * steps)) if falling else None
+
+
+def advised(runs: Sequence[int | None]) -> int | None:
+    """The most epochs of `more_epochs` where more than half of the runs have such a number, else None."""
+    short = [epochs for epochs in runs if epochs is not None]
+    return max(short) if 2 * len(short) > len(runs) else None
 
 
 FIELDS: tuple[str, ...] = tuple(field.name for field in fields(RunRecord))

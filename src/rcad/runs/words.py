@@ -9,7 +9,7 @@ from typing import Any
 
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.record import RunRecord
+from rcad.runs.record import SHORT, RunRecord
 
 _BARS = "▁▂▃▄▅▆▇█"
 _PERCENT = ("accuracy", "error", "top5")
@@ -49,6 +49,12 @@ def mean_and_spread(name: str, values: Sequence[float | None]) -> str:
     most = 4 if abs(mean) >= 0.01 else 6
     decimals = most if spread == 0 else min(max(1 - math.floor(math.log10(spread)), 0), most)
     return f"{mean:.{decimals}f} ± {spread:.{decimals}f}"
+
+
+def too_short(epochs: int) -> str:
+    """A sentence for runs whose `more_epochs` is this number."""
+    falling = f"The validation NLL was still falling in the last epoch, after fewer than {SHORT} steps"
+    return f"{falling}: train longer, --epochs {epochs}."
 
 
 def duration(seconds: float | None) -> str:

@@ -14,7 +14,7 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import has_own
 from rcad.runs.config import RunConfig
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord
+from rcad.runs.record import RunRecord, more_epochs
 from rcad.stacked.method import StackedMethod
 from rcad.stacked.model import StackedMLP
 from rcad.stacked.train import Examples, measure_stacked, train_configs, why_not
@@ -49,6 +49,9 @@ class Backend(Protocol):
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         """The test numbers of these of the configs that were fitted last."""
+
+    def more_epochs(self, chosen: Sequence[int]) -> list[int | None]:
+        """How many epochs these should have had, where they were too short; see `more_epochs` of records."""
 
 
 def is_table(problem: Problem) -> bool:
@@ -89,6 +92,9 @@ class Scheduled:
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         return [numbers_of(self._records[k], TEST) for k in chosen]
 
+    def more_epochs(self, chosen: Sequence[int]) -> list[int | None]:
+        return [self._records[k].more_epochs for k in chosen]
+
 
 def can_stack(config: RunConfig, problem: Problem) -> bool:
     """Whether a run can be one of a stack: a perceptron on a table, with a method that has a stacked twin."""
@@ -109,9 +115,10 @@ class Stacked:
         self._problems, self.seconds = problems, 0.0
         self._seeds: list[int] = []
         self._models: dict[int, StackedMLP] = {}
+        self._longer: dict[int, int | None] = {}
 
     def fit(self, configs: Sequence[RunConfig], progress: Progress) -> list[Metrics | None]:
-        self._seeds, self._models = [config.seed for config in configs], {}
+        self._seeds, self._models, self._longer = [config.seed for config in configs], {}, {}
         metrics: dict[int, Metrics | None] = {}
         begun = time.process_time()
         for part in self._parts(configs):
@@ -121,6 +128,9 @@ class Stacked:
 
     def test(self, chosen: Sequence[int]) -> list[Metrics | None]:
         return [self._test(k) if k in self._models else None for k in chosen]
+
+    def more_epochs(self, chosen: Sequence[int]) -> list[int | None]:
+        return [self._longer.get(k) for k in chosen]
 
     def _parts(self, configs: Sequence[RunConfig]) -> list[list[int]]:
         shapes: dict[tuple[torch.Size, torch.Size], list[int]] = {}
@@ -154,6 +164,8 @@ class Stacked:
             if not bool(result.diverged[row]):
                 epoch = int(result.best_epoch[row]) if best else epochs
                 metrics[k] = {name: float(curve[row, epoch - 1]) for name, curve in held.items()}
+                examples, batch = len(problems[row].train[1]), chosen[row].train.batch_size
+                self._longer[k] = more_epochs(held["nll"][row].tolist(), examples, batch)
                 self._models[k] = result.model.take(torch.tensor([row]))
         return metrics
 

@@ -24,7 +24,7 @@ from rcad.runs.files import Kind, ready_folder, write_sealed
 from rcad.runs.record import versions
 from rcad.runs.words import duration, plural
 from rcad.study.backends import Backend, Scheduled, Stacked, Stopped, can_stack
-from rcad.study.compare_page import CPU_TIME, Cells, chosen, document, judged, with_rcad
+from rcad.study.compare_page import CPU_TIME, UNTRAINED, Cells, chosen, document, judged, more_epochs, with_rcad
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.space import applied
 from rcad.study.study import (
@@ -176,7 +176,7 @@ class Work:
         for text in [*([] if self.methods is None else split_methods(self.methods)), *more]:
             with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
-        self.omissions = dataset.omissions
+        self.omissions = [*dataset.omissions, *setup.held_back]
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
         roles = lineup([named_method(text) for text in (*names, *more)], controls=self.controls)
         asked = [method_text(rows) for rows, role in roles if role == "asked"]
@@ -225,10 +225,14 @@ class Work:
         """The results that an earlier call left in the folder, which must be of this plan."""
         before = _earlier(out, self.settings, list(self.spaces))
         cells: Cells = before.get("methods", {})
+        looked = [*before.get("looked", ()), *([len(before["seeds"])] if "sentences" in before else [])]
+        if looked := [number for number in looked if number < len(self.seeds)]:
+            self.settings["looked"] = looked
         for contestant in self.contestants:
             if (cell := cells.get(contestant.name)) is None:
                 continue
-            about = self._planned(contestant).about
+            with fitting(f"the comparison in {out}", "pass another --out to make it again"):
+                about = self._planned(contestant, [int(seed) for seed in cell["seeds"]]).about
             if cell["key"] != about["key"]:
                 line = self.settings["command"]
                 refuse_changed(out / FILE, _options(before.get("command", line)), _options(line))
@@ -243,21 +247,27 @@ class Work:
 
     def plan(self) -> dict[str, Any]:
         """What `go` would train, and about how many seconds it takes run by run; raises if it cannot begin."""
-        plans = [self._planned(contestant) for contestant in self.contestants]
+        plans = [self._planned(contestant, self.seeds) for contestant in self.contestants]
         run, seconds = plan_of(plans[0].configs[0], self.place)
         each, methods = seconds / (plans[0].about["passes"] or 1), []
         for plan in plans:
-            runs = len(plan.configs)
-            left = runs if self.stacked else unfinished(plan.configs, self.place)
-            left = 0 if plan.about["name"] in self.known else left
+            runs, seeds = len(plan.configs), self._left(plan.about["name"])
+            configs = [plan.configs[k] for seed in seeds for k in plan.places[seed]]
+            left = len(configs) if self.stacked else unfinished(configs, self.place)
             about = {key: plan.about[key] for key in ("name", "role", "space")}
             methods.append({**about, "runs": runs, "left": left, "seconds": left * each * plan.about["passes"]})
         settings = {key: value for key, value in self.settings.items() if key not in ("about", "test_ratio")}
         totals = {key: sum(method[key] for method in methods) for key in ("left", "seconds")}
         return {**settings, "run": run, "side_by_side": self.stacked, "methods": methods, **totals}
 
-    def _planned(self, contestant: Contestant) -> Plan:
-        return planned(contestant, self.splits, self.spaces[contestant.name], self.budget, self.metrics[0])
+    def _planned(self, contestant: Contestant, seeds: Sequence[int]) -> Plan:
+        splits = {seed: self.splits[seed] for seed in seeds}
+        return planned(contestant, splits, self.spaces[contestant.name], self.budget, self.metrics[0])
+
+    def _left(self, name: str) -> list[int]:
+        """The seeds on which a method has no results yet."""
+        known = self.known[name]["seeds"] if name in self.known else ()
+        return [seed for seed in self.seeds if str(seed) not in known]
 
     def _words(self, names: Sequence[str]) -> list[str]:
         """`rcad compare ...` with what was left to it written out."""
@@ -298,22 +308,30 @@ class Work:
     def _compete(self, contestant: Contestant, backend: Backend, cells: Cells, progress: Progress) -> None:
         """Add a method's results to the cells, and write them as soon as they are there."""
         name = contestant.name
-        if known := name in self.known:
-            cell = self.known[name]
+        before, left = self.known.get(name), self._left(name)
+        if before is None or left:
+            cell = compete(self._planned(contestant, left), self.metrics[0], backend, progress)
         else:
-            cell = compete(self._planned(contestant), self.metrics[0], backend, progress)
+            cell = before
+        took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
+        told = f"method {name}: {plural(cell['runs'], 'run')}{took if left else ', there already'}"
+        if before is not None and left:
+            rows = {**before["seeds"], **cell["seeds"]}
+            both = {key: before[key] + cell[key] for key in ("runs", "seconds")}
+            both["seeds"] = {str(seed): rows[str(seed)] for seed in self.seeds}
+            cell = {**self._planned(contestant, self.seeds).about, **both}
         cells[name] = cell
         if self.out is not None:
             # What the folder has stays until the report is written.
             methods = {**self.known, **cells}
             record = COMPARISON.stamp({"target": KIND, **self.settings, "methods": methods})
             write_sealed(self.out / FILE, plain(record))
-        took = f", {duration(cell['seconds'])} of {CPU_TIME}" if self.stacked else ""
-        progress.note(f"method {name}: {plural(cell['runs'], 'run')}{', there already' if known else took}")
+        progress.note(told)
 
     def _record(self, cells: Cells) -> dict[str, Any]:
         subject = self.settings["question"]["method"]
-        record = {**self.settings, **judged(cells, self.metrics, self.settings["test_ratio"], subject)}
+        looked, ratio = self.settings.get("looked", ()), self.settings["test_ratio"]
+        record = {**self.settings, **judged(cells, self.metrics, ratio, subject, looked=looked)}
         record["next"] = self._next(cells, record["question"])
         record["versions"] = versions(("rcad", "torch", "numpy", "scipy"))
         return plain(COMPARISON.stamp({"target": KIND, **record}))
@@ -326,6 +344,8 @@ class Work:
                 remedy = "check its term, or lower --lr" if has_own(rows) else "lower --lr"
                 lower = float(f"{self.splits[self.seeds[0]][0].optim.lr / 10:.4g}")
                 return self._again(f"Every run of {name} diverged; {remedy}", "--lr", lower)
+        if longer := more_epochs(cells[BASE]):
+            return self._again(f"Train longer, {UNTRAINED}", "--epochs", longer)
         if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
             return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
         if self.budget == 1 and any(self.spaces.values()):
@@ -339,17 +359,22 @@ class Work:
             "worse": "Train ERM, which is better here",
             "undecided": "Train ERM: it is cheaper, and nothing is shown to be better",
         }[outcome]
+        why += " (no networks are kept for tables)" if self.stacked else ""
         return {"why": why, "command": self._train_line(name, cells[name])}
 
     def _again(self, why: str, option: str, value: float) -> dict[str, str]:
-        """The same command with another value of one option, into a folder of its own; runs that are kept are used."""
+        """The same command with another value of one option; runs that are kept are used. More splits go into the same
+        folder, all else into one of its own."""
         kept = [] if self.stacked or self.out is None else ["--runs", str(self.place.store.path)]
         words = [*self.words, *kept]
-        if option not in words:  # --lr, which is kept as a setting
-            before = {place for place, word in enumerate(words) if word.startswith("optim.lr=")}
+        if option not in words:  # what may be kept as a setting
+            setting = {"--lr": "optim.lr=", "--epochs": "train.epochs="}[option]
+            before = {place for place, word in enumerate(words) if word.startswith(setting)}
             words = [word for place, word in enumerate(words) if not {place, place + 1} & before] + [option, ""]
         words[words.index(option) + 1] = str(value)
         out = f"{(self.out or Path('rcad-compare')).name}{option.removeprefix('-')}-{value}"
+        if option == "--seeds" and self.out is not None and {*self.seeds} <= {*range(int(value))}:
+            out = str(self.out)
         return {"why": why, "command": command(*words, "--out", out)}
 
     def _train_line(self, name: str, cell: Mapping[str, Any]) -> str:
@@ -389,10 +414,14 @@ def _middle(values: Sequence[Any]) -> Any:
     return statistics.mode(values)
 
 
+CHECKED = ("--methods", "--question", "--seeds", "--out", "--epochs")
+"""Options that are compared by what they mean."""
+
+
 def _options(line: str) -> dict[str, str]:
     """The options of `rcad compare ...` that change its runs, by name; those of --set by their field."""
     found = re.findall(r" (?:--set '?)?([\w.-]+)[ =](?!--)(.*?)'?(?= --|$)", line)
-    return {name: value for name, value in found if name not in ("--methods", "--question", "--out", "--epochs")}
+    return {name: value for name, value in found if name not in CHECKED}
 
 
 def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -405,6 +434,8 @@ def _earlier(out: Path, settings: Mapping[str, Any], names: Sequence[str]) -> di
     before = shaped(f"the comparison in {path}", {"question": settings["question"], **record}, kind)
     asked = {key: settings[key] for key in ("seeds", "budget", "epochs", "metric")}
     there = {key: before.get(key, value) for key, value in asked.items()}
+    if {*there["seeds"]} <= {*asked["seeds"]}:  # those that are missing are added
+        there["seeds"] = asked["seeds"]
     refuse_changed(path, {**before["about"], **there}, {**plain(settings["about"]), **asked})
     lost = [name for name in before["methods"] if name not in names]
     if lost:

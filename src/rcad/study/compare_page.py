@@ -11,7 +11,8 @@ from typing import Any
 from rcad.errors import is_number
 from rcad.report.document import Cell, Command, Document, Part, Section, Table
 from rcad.report.numbers import by_size, capital, listed, named_values, p_value, with_interval, with_spread
-from rcad.runs.words import duration, plural
+from rcad.runs.record import advised
+from rcad.runs.words import duration, plural, too_short
 from rcad.study.judge import QUESTION_RULE, compare_groups, judge_questions
 from rcad.study.pictures import dots, forests, in_words
 from rcad.study.statistics import LEVEL, describe
@@ -24,15 +25,23 @@ CPU_TIME = "CPU time"
 """The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
 UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
+UNTRAINED = "ERM is not trained out"
 SOLVED = {"accuracy": 0.5, "nll": 0.05, "brier": 0.01}
 """A smaller gain does not matter where ERM gets nearly every label right: nobody can gain more than what is left."""
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}
 
 
-def judged(cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str | None = None) -> dict[str, Any]:
+def judged(
+    cells: Cells,
+    metrics: Sequence[str],
+    test_ratio: float,
+    subject: str | None = None,
+    *,
+    looked: Sequence[int] = (),
+) -> dict[str, Any]:
     """The part of a record that follows from the results alone; the question is about the first of the metrics.
 
-    `subject` is its method; None for RCAD.
+    `subject` is its method, None for RCAD; `looked` has the numbers of splits at which the results were shown before.
     """
     differences = compared(cells, metrics, test_ratio, subject)
     record = {
@@ -50,7 +59,7 @@ def judged(cells: Cells, metrics: Sequence[str], test_ratio: float, subject: str
         "question": differences[0],
         "differences": differences,
     }
-    return {**record, "sentences": sentences(record)}
+    return {**record, "sentences": sentences({**record, "looked": looked})}
 
 
 def with_rcad(methods: Iterable[str]) -> list[str]:
@@ -146,7 +155,8 @@ def document(record: Record) -> Document:
 def sentences(record: Record) -> list[str]:
     """The answer to the question, whether it matters, whether the direction is why, then a sentence for each metric."""
     question, *gaps = record["differences"]
-    lines = [_answer(question, len(record["seeds"])), *_solved(record), *_direction(record)]
+    lines = [_answer(question, len(record["seeds"])), *_raised(record), *_short(record), *_solved(record)]
+    lines += _direction(record)
     for metric in record["metrics"]:
         against_base = [gap for gap in gaps if gap["metric"] == metric and gap["against"] == record["base"]]
         if against_base:
@@ -178,6 +188,25 @@ def _sentence(gap: Record, rival: str, evidence: str, reach: str = "") -> str:
     if gap["outcome"] == "undecided":
         return f"{method} is not shown to differ from {rival} ({evidence}){reach}."
     return f"{method} is {gap['outcome']} than {rival} ({evidence})."
+
+
+def more_epochs(cell: Record) -> int | None:
+    """How many epochs to train where the method was trained too shortly on most splits; earlier records do not say."""
+    return advised([run.get("more_epochs") for run in cell["seeds"].values()])
+
+
+def _raised(record: Record) -> list[str]:
+    """Where the user saw the results and then added splits, that they did."""
+    if not (looked := record.get("looked")):
+        return []
+    words = f"The number of splits was raised after a look at the results, from {listed([*map(str, looked)])} to "
+    level = f"such a test finds a difference where there is none more often than in {LEVEL:.0%} of the cases"
+    return [f"{words}{len(record['seeds'])}: {level}."]
+
+
+def _short(record: Record) -> list[str]:
+    epochs = more_epochs(record["methods"][record["base"]])
+    return [] if epochs is None else [f"{UNTRAINED}, so the verdict is about short training. {too_short(epochs)}"]
 
 
 def _solved(record: Record) -> list[str]:

@@ -32,11 +32,11 @@ def dots(record: Record, metric: str) -> Figure:
     for k, (name, result) in enumerate(results.items()):
         colour = ROLES[record["methods"][name]["role"]]
         values = [value for value in result["values"].values() if value is not None]
-        drawing.strip(ax, values, k, colour)
+        drawing.strip(ax, values, k + 0.22, colour)  # below the interval, whose line would hide some
         if result["summary"] is None:
             ax.text(0.5, k, "every run diverged", transform=ax.get_yaxis_transform(), ha="center", va="center")
         else:
-            _interval(ax, k, result["summary"], fmt="D", color=colour, zorder=3)
+            _interval(ax, k - 0.12, result["summary"], fmt="D", color=colour, zorder=3)
     base = results[record["base"]]["summary"]
     if base is not None:
         ax.axvline(base["mean"], color=BLACK, lw=0.8, ls=":", zorder=1)
@@ -79,7 +79,7 @@ def _rows(names: Sequence[str], words: str) -> tuple[Any, Any]:
     return figure, ax
 
 
-def _interval(ax: Any, y: int, numbers: Record, **style: Any) -> None:
+def _interval(ax: Any, y: float, numbers: Record, **style: Any) -> None:
     """A mean with its 95% interval, where it has one."""
     half = None if numbers["high"] is None else numbers["high"] - numbers["mean"]
     ax.errorbar(numbers["mean"], y, xerr=half, ms=6, lw=1.8, capsize=3, **style)
@@ -104,9 +104,12 @@ def search_map(record: Record) -> Figure | None:
     metric, scores = record["metric"], [trial["metrics"][record["metric"]] for trial in drawn]
     columns = [[float(trial["values"][key]) for trial in drawn] for key in keys]
     logs = [any(text.startswith(f"{key}=log(") for text in record["settings"]["space"]) for key in keys]
+    level = len({*scores}) == 1
     if len(keys) == 1:
         ax.scatter(columns[0], scores, s=34, color=BLUE, zorder=3)
-        ax.set(ylabel=f"validation {in_words(metric)}")
+        ax.set(ylabel=f"validation {in_words(metric)}", **({"yticks": scores[:1]} if level else {}))
+    elif level:  # one colour, and a scale around it, would mean nothing
+        ax.scatter(*columns, s=34, color=BLUE, zorder=3)
     else:
         colours = "viridis" if record["higher_is_better"] else "viridis_r"
         mesh = _nearest(ax, columns, scores, logs, colours)
@@ -122,6 +125,8 @@ def search_map(record: Record) -> Figure | None:
             _log_axis(ax, axis, min(values), max(values))
     words = " and ".join(keys)
     text = f"Validation {WORDS[metric]} over {words}: each point has the colour of the nearest trial (dots)"
+    if level:
+        text = f"The trials (dots) over {words}: validation {WORDS[metric]} is {scores[0]:.4g} at each"
     star = "; the star is the best." if best else "."
     return Figure(figure, text + star, f"A map of validation {WORDS[metric]} over {words}.")
 

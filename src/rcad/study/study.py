@@ -21,10 +21,11 @@ from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, sources
 from rcad.loss.methods import METHODS, Method, method_defaults
 from rcad.loss.objective import Loss
-from rcad.runs.config import KEYS, RunConfig
+from rcad.runs.config import KEYS, DataConfig, RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.files import dumps
 from rcad.runs.plain import config_id
+from rcad.runs.recipes import RECIPES
 from rcad.runs.words import FEW, own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
@@ -110,12 +111,23 @@ class Setup:
             raise InputError(
                 "expected a test split, but got data.test_fraction=0, which is for rcad train; leave it out"
             )
-        if config.data.validation == 0:
+        if config.data.validation > 0:
+            return config
+        if not self.held_back:
             raise InputError(
-                "expected a validation split, whose numbers a study shows and chooses by (even with --budget 1), but "
-                "got data.validation=0; e.g. --set data.validation=0.1"
+                "expected examples held out for validation, by which compare and tune choose, but got "
+                "data.validation=0; leave it out"
             )
-        return config
+        return replace(config, data=replace(config.data, validation=DataConfig.validation))
+
+    @property
+    def held_back(self) -> list[str]:
+        """That a study holds examples out where the recipe, not the user, has none: a note; else nothing."""
+        recipe = RECIPES.get(self.recipe or "")
+        if recipe is None or recipe.data.get("validation") != 0 or "data.validation" in self.fixed:
+            return []
+        share = f"{DataConfig.validation:.0%} of the training examples are held out here"
+        return [f"{share}, to choose by; rcad train --recipe {self.recipe} holds out none"]
 
     @property
     def fixed(self) -> set[str]:
@@ -228,10 +240,12 @@ def check_suitable(contestants: Sequence[Contestant], config: RunConfig, problem
             method_of(at_start(config, contestant.rows, problem), problem)
         except InputError as error:
             names = [name for name in METHODS if _suits(name, config, problem)]
-            if problem.classes or has_own(contestant.rows) or all(name in names for name, _ in contestant.rows):
+            images = problem.classes and not is_table(problem)
+            if images or has_own(contestant.rows) or all(name in names for name, _ in contestant.rows):
                 raise
+            kind = "tables" if problem.classes else "regression"
             raise InputError(
-                f"expected methods for regression ({', '.join(names)}), but got {contestant.name!r}; leave it out"
+                f"expected methods for {kind} ({', '.join(names)}), but got {contestant.name!r}; leave it out"
             ) from error
 
 
@@ -342,7 +356,7 @@ def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> di
     """The results of a method on every split: of its candidates `metric` chooses one (see `rank`), tested once."""
     held = backend.fit(plan.configs, progress)
     chosen = [max(own, key=lambda k: rank(metric, held[k])) for own in plan.places.values()]
-    tested = backend.test(chosen)
+    tested, longer = backend.test(chosen), backend.more_epochs(chosen)
     return {
         **plan.about,
         "seconds": backend.seconds,
@@ -352,8 +366,9 @@ def compete(plan: Plan, metric: str, backend: Backend, progress: Progress) -> di
                 "chosen": dict(plan.points[k]),
                 "validation": held[k],
                 "test": test,
+                "more_epochs": epochs,
                 "trials": [{"values": dict(plan.points[i]), "validation": held[i]} for i in own],
             }
-            for (seed, own), k, test in zip(plan.places.items(), chosen, tested, strict=True)
+            for (seed, own), k, test, epochs in zip(plan.places.items(), chosen, tested, longer, strict=True)
         },
     }

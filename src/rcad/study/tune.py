@@ -19,8 +19,8 @@ from rcad.report.numbers import named_values
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
-from rcad.runs.record import RunRecord, versions
-from rcad.runs.words import plural
+from rcad.runs.record import RunRecord, advised, versions
+from rcad.runs.words import plural, too_short
 from rcad.study.backends import HELD_OUT, numbers_of
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
@@ -28,9 +28,11 @@ from rcad.study.space import OptunaSearch, Values, applied, beginning, check_spa
 from rcad.study.study import (
     HIGHER_IS_BETTER,
     WORDS,
+    Contestant,
     HeldOut,
     Setup,
     at_start,
+    check_suitable,
     each_once,
     named_data,
     rank,
@@ -44,7 +46,7 @@ from rcad.train.place import Executor, Place
 from rcad.train.progress import Portion, Progress, each_note_once, watched
 from rcad.train.run import plan_of
 from rcad.train.scheduler import Outcome, canonical_config, schedule
-from rcad.train.task import measured_alpha, method_of, prepare, read, with_numbers
+from rcad.train.task import measured_alpha, prepare, read, with_numbers
 from rcad.train.trackers import flat
 
 log = logging.getLogger("rcad")
@@ -67,6 +69,7 @@ def trial_of(number: int, values: Values, records: Sequence[RunRecord]) -> Trial
         "metrics": None if lost else {name: statistics.fmean(score[name] for score in finite) for name in finite[0]},
         "runs": [record.id for record in records],
         "seconds": sum(record.timings.get("train_seconds") or 0.0 for record in records),
+        "more_epochs": advised([record.more_epochs for record in records]),
     }
 
 
@@ -190,7 +193,7 @@ class Work:
             check_space(space, first.method, self.methods)
         with_numbers(first.method)  # raises before anything is read
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
-        self.omissions = dataset.omissions
+        self.omissions = [*dataset.omissions, *self.setup.held_back]
         problem = prepare(first, dataset, pick_device("cpu"))
         self.metric = ranked_metrics(self.given_metric, problem)[0]
         if space is None:
@@ -199,7 +202,7 @@ class Work:
             raise InputError(f"expected a parameter to search, but {self.method} leaves none open; pass --space")
         alpha = measured_alpha(problem)
         self.base = at_start(first, first.method, problem)
-        method_of(self.base, problem)  # a method that does not suit the data is refused before anything is trained
+        check_suitable([Contestant(self.method, first.method, "asked")], first, problem)
         self.start = beginning(self.base, space, self.methods, alpha)
         self.space = resolved(space, alpha if problem.classes else None)
         self.sizes = {"train": len(problem.train[1]), "validation": len(problem.val[1])}
@@ -330,6 +333,9 @@ def document(record: Mapping[str, Any]) -> Document:
         score = f"{WORDS[metric]} {_score(metric, leader['metrics'][metric])}{'%' if metric == 'accuracy' else ''}"
         values = named_values({key: _value(value) for key, value in leader["values"].items()})
         verdict = f"Best of {len(done)}: {values or 'the method as it stands'}, validation {score}."
+        verdict += _level(record)
+        if longer := leader.get("more_epochs"):  # earlier records do not say
+            verdict += f" {too_short(longer)}"
     about = [
         f"{settings['method']} on {settings['data']}, {plural(len(settings['seeds']), 'seed')}. Every trial was judged "
         "on the validation split; the test split was not used, and this page shows nothing of it.",
@@ -348,6 +354,15 @@ def document(record: Mapping[str, Any]) -> Document:
         # Earlier records do not say what made them.
         {"Made by": f"`{made_by}`"} | facts if (made_by := record.get("made_by")) else facts,
     )
+
+
+def _level(record: Mapping[str, Any]) -> str:
+    """Where all trials have the same number, that they have, and what decided."""
+    metric, done = record["metric"], [trial["metrics"] for trial in record["trials"] if trial["metrics"]]
+    if len(done) < 2 or len({scores[metric] for scores in done}) > 1:
+        return ""
+    decided = "the NLL decided" if len({scores["nll"] for scores in done}) > 1 else "the first was taken"
+    return f" All trials tie in validation {WORDS[metric]}: {decided}."
 
 
 def trials_table(record: Mapping[str, Any]) -> Table:

@@ -6,6 +6,7 @@ People see bars on a terminal, one line that changes in a notebook, and a line e
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -57,13 +58,15 @@ class Calls:
     note: Callable[[str], None]
 
 
-def each_note_once(progress: Progress) -> Progress:
-    """The Progress, but a line that many runs say is shown once."""
+def each_note_once(progress: Progress, *, but_numbers: bool = False) -> Progress:
+    """The Progress, but a line that many runs say is shown once; `but_numbers`: one on a model, whatever the numbers of
+    its method are, which may be measured on every split."""
     said: set[str] = set()
 
     def note(text: str) -> None:
-        if text not in said:
-            said.add(text)
+        key = re.sub(r"=[^,)]+", "", text) if but_numbers and " parameters; " in text else text
+        if key not in said:
+            said.add(key)
             progress.note(text)
 
     return Calls(progress.overall, progress.detail, note)

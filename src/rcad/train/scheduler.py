@@ -226,7 +226,7 @@ class _Bookkeeper:
     ) -> None:
         self.configs, self.place, self.whole = configs, place, progress
         self._held_out, self._notes = held_out, notes
-        self.note = each_note_once(progress).note if notes else SILENT.note
+        self.note = each_note_once(progress, but_numbers=True).note if notes else SILENT.note
         self.already: set[str] = set()
         self.records: dict[str, RunRecord] = {}
         self.left: dict[str, BusyError] = {}
