@@ -1,7 +1,5 @@
 """One thread per worker: the suite runs as many workers as there are cores, and spinning threads starve each other."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

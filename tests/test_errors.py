@@ -1,7 +1,5 @@
 """Messages: one line, bounded, without a terminal's codes; commands that can be pasted; the form of what files hold."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

@@ -4,8 +4,6 @@ Writes one record of what was tried and what held, for the README's table. It fa
 different, or where a command ended otherwise than in words of ours.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

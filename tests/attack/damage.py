@@ -4,8 +4,6 @@
 `PYTHONPATH=src:tests:tests/support python -m attack.damage` writes the table's record anew.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

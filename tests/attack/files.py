@@ -1,7 +1,5 @@
 """Every kind of file that rcad reads, whole and small, with the commands that read it."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import itertools

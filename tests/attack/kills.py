@@ -4,8 +4,6 @@ Every round makes in the end what one undisturbed call makes: the same records, 
 weights, and no run or epoch twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Files changed at random, as bytes and inside their structure: the same seed gives the same mutant."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Mutants of files, given to the commands that read them, and bad commands: each ends well or in one line of ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """The attack in a form that takes less than a minute, with a fixed seed; `make attack MINUTES=20` is the long one."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import sys

@@ -1,7 +1,5 @@
 """The command in this process, or in a copy of it, in a folder of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

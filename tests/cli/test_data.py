@@ -1,7 +1,5 @@
 """`rcad data`, and own data as people have it, through the options that commands share."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 from pathlib import Path

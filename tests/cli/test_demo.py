@@ -1,7 +1,5 @@
 """`rcad demo`: judged as a comparison is; a table, verdicts, a record and one page that needs nothing else."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

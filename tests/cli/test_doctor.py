@@ -1,7 +1,5 @@
 """What is found out before training: `rcad doctor` finds the traps, `rcad suggest-alpha` how far RCAD should step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every way out of the command; whatever the user gets wrong is one line that names it, and nothing is written."""
 
-from __future__ import annotations
-
 import io
 import os
 import shlex

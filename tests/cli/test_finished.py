@@ -1,7 +1,5 @@
 """`rcad evaluate`, `rcad predict` and `rcad export`: what is done with finished runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

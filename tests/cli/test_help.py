@@ -1,7 +1,5 @@
 """Help is quick, light and complete, and every example in it works as it stands."""
 
-from __future__ import annotations
-
 import functools
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A method of the user's own, `module:function`: imported where it is named in a command, and nowhere else."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

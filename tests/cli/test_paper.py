@@ -1,7 +1,5 @@
 """`rcad paper`: trials end in a record, a page and a picture; what is there is not computed again."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from unittest.mock import ANY

@@ -1,7 +1,5 @@
 """`rcad runs`: lists, details, files, removal; and what users write and read: methods, seeds, numbers, tables."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and a closed terminal: 130 or 143, and one line, whenever they come and however often."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess

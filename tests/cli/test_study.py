@@ -1,7 +1,5 @@
 """`rcad compare` and `rcad tune`: from own data to a report that claims no more than the test does."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

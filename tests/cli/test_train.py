@@ -1,7 +1,5 @@
 """`rcad train`: what it prints, keeps and returns; and --track, the same for every command that trains."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Where the house is entered: the one place in the contracts that knows how something of the package is reached."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gzip

@@ -1,7 +1,5 @@
 """What a page shows, without its wording: rows of tables as numbers, verdicts and short labels."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """The committed tables: read, written, compared."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

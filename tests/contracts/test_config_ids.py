@@ -3,8 +3,6 @@
 The table has the words after `rcad train` and the id; for a config more, add its words with any id and run update.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

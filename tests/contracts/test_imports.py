@@ -1,7 +1,5 @@
 """What importing costs, and which way the imports point."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

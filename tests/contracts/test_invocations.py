@@ -3,8 +3,6 @@
 The codes of a signal, 130 and 143, are in tests of `rcad train`, which must be killed for them.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every committed run record: found under its name, read whole, and named by its config."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from pathlib import Path

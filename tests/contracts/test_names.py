@@ -1,7 +1,5 @@
 """What other people's programs and scripts call: every public name and its signature, every command and option."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Mapping

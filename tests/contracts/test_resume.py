@@ -3,8 +3,6 @@
 That killed runs, every method, several seeds side by side and CUDA graphs resume as exactly, tests of training say.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The committed studies: made again from their records, they give the committed numbers and verdicts."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """The package passes the type checker: a test, so that it runs beside the others on a core of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -3,8 +3,6 @@
 For a change of a contract that is meant; what git shows of it is what there is to review.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Attacks: their distances hold; against closed forms and a slow twin; their promises about the model."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise

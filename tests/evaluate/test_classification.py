@@ -1,7 +1,5 @@
 """A classifier's numbers: against other libraries, by loops and by hand; each aggregate is fetched once."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable

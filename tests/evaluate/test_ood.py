@@ -1,7 +1,5 @@
 """Telling known from foreign examples, and entropy against alpha: against scikit-learn, by loops, step by step."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A Gaussian head: against scipy and scikit-learn, by integration; conformal sets: by hand, over seeds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

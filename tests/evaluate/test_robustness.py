@@ -1,7 +1,5 @@
 """The accuracy that attacks leave, ours and those of pyautoattack; models that hide their gradients are caught."""
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any

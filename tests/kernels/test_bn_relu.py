@@ -3,8 +3,6 @@
 The kernels need a GPU; with TRITON_INTERPRET=1 and triton installed they run on a CPU as well, slowly.
 """
 
-from __future__ import annotations
-
 import copy
 import os
 import sys

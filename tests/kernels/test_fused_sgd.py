@@ -1,7 +1,5 @@
 """The kernels against clip_grad_norm_ and torch.optim.SGD. Where there is no GPU, the tables they are given."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

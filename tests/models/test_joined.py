@@ -1,7 +1,5 @@
 """The joined network is the single ones: outputs, gradients, statistics, and the weights themselves."""
 
-from __future__ import annotations
-
 import copy
 from contextlib import nullcontext
 from typing import Any

@@ -1,7 +1,5 @@
 """Layers of our own against plain ones: layer zero, the first convolution, the strided 1x1 convolution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every network: shapes, features and head, start values, parameter counts as published; weights from files."""
 
-from __future__ import annotations
-
 import copy
 import os
 import zipfile

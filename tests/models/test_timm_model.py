@@ -1,7 +1,5 @@
 """timm's networks behind the interface of this package."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

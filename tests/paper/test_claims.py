@@ -3,8 +3,6 @@
 test_tables judges those of the committed records again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

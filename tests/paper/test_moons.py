@@ -1,7 +1,5 @@
 """T8 and F7: where the moons lie, that they never change, and what is said of weights, boundaries and claims."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The studies behind the suggested alpha and the defaults: what their records say, and what the pages say of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

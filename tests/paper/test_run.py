@@ -1,7 +1,5 @@
 """A suite from runs to files: the record's contract, the page, what is missing, what diverged."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Tuning and refitting: the right rows, the right epoch, the same budget, and no run that must diverge."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

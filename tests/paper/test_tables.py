@@ -1,7 +1,5 @@
 """The suites as values: controls everywhere, one protocol for all rows, the paper's settings and printed numbers."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The tuned protocol: equal budgets, seeds of their own for the choice, fresh ones for the table, all of it kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

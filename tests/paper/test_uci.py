@@ -1,7 +1,5 @@
 """T7: no test row is seen before the end; its record is found again, and none that is wrong."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

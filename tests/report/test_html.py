@@ -1,7 +1,5 @@
 """The page: whole, escaped, closed to the network; the same document as Markdown, LaTeX and terminal text; figures."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

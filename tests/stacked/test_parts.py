@@ -1,7 +1,5 @@
 """The parts of the stacked trainer by themselves: gradients against autograd, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

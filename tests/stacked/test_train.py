@@ -1,7 +1,5 @@
 """Stacked replicas against separate runs: the same numbers for every method, whoever trains beside them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A run goes to the Hub and comes back as it was; its card says what the record says."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a comparison says: its question first, a winner only where the test says so."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Several runs side by side."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

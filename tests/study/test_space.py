@@ -1,7 +1,5 @@
 """Spaces: read, drawn, laid out; the one table of searches, and how a trial becomes a config."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Our statistics against scipy and statsmodels, to 1e-10; which test for which seeds; that 5% means 5%."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Who is compared, on which splits, and that the stacked twin gives the numbers of single runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

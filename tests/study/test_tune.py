@@ -1,7 +1,5 @@
 """The page of a search: the map, the trials, the best, and no test number."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What the tests of attacks share: a fitted net, its test images, and models that hide their gradients."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

@@ -1,7 +1,5 @@
 """A page as a browser sees it, where there is one."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

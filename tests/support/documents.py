@@ -12,8 +12,6 @@ A text block right after a block that ran is its output. "..." in it stands for 
 any lines.
 """
 
-from __future__ import annotations
-
 import ast
 import atexit
 import contextlib

@@ -1,7 +1,5 @@
 """Two models after training: are they the same, and how far apart are they? And the plain loop that adapters equal."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The command in a copy of this process."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import multiprocessing

@@ -1,7 +1,5 @@
 """Losses of every kind, and one step of each in either way: pass by pass, or one graph for all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A Hugging Face Hub on this machine: the addresses that huggingface_hub asks for, over repositories in memory."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

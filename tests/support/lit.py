@@ -1,7 +1,5 @@
 """What the tests of the Lightning adapters share: modules and data."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import lightning as L

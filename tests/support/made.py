@@ -1,7 +1,5 @@
 """Small files for the tests: images, tables, archives; and what a file of JSON holds."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

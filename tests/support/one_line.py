@@ -1,7 +1,5 @@
 """Refusals. That an InputError is one line of limited length whatever it is given, tests/test_errors.py says."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Records as the suites write them, small and made up, with whatever can go wrong in them."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Mapping, Sequence

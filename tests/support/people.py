@@ -1,7 +1,5 @@
 """Tables for the tests of the scikit-learn estimators: well-known ones, and one as people have them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Predictions on which metrics like to go wrong: ties, one class, perfect, constant and hopeless predictors."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 A function takes a net without BatchNorm, the batch, its labels and the un-augmented batch, and returns the loss.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """FSDP2 on a CPU. Accelerate offers it on accelerators only; told that it is on, it shards over gloo as well."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

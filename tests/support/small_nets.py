@@ -1,7 +1,5 @@
 """What several test files share: small nets, batches, and the comparison of two models."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ declared. `make` therefore puts it and timm into `<environment>/timm`, which onl
 example look into.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from importlib.machinery import PathFinder

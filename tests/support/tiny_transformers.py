@@ -1,7 +1,5 @@
 """Tiny Hugging Face models built in place, made-up data for them, and a quiet Trainer. Nothing is downloaded."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that are finished, small and quick, for tests of what comes after training."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from rcad.runs.config import RunConfig

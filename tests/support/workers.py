@@ -3,8 +3,6 @@
 A program is a text. Where it can, it runs in a copy of the test's process, which has everything imported already.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

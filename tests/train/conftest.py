@@ -1,7 +1,5 @@
 """Where the runs of a test are made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

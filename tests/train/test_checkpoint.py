@@ -1,7 +1,5 @@
 """Files that are whole, or said not to be."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Captured steps. What does not need a GPU is the arithmetic of where an epoch stands; it runs everywhere."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Runs that take their steps together are the runs they would be alone, up to the rounding of grouped layers."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """The loop against a hand-written one, and what it does between epochs."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

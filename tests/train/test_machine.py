@@ -1,7 +1,5 @@
 """The switches of the process that a run sets and gives back."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Skipped without ray; `make test-ray` installs it and runs them.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

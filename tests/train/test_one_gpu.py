@@ -1,7 +1,5 @@
 """Runs side by side, alone and joined. On the CPU they take turns, which is all that the bookkeeping needs."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

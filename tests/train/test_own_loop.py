@@ -1,7 +1,5 @@
 """The captured step in one's own loop. Without a GPU, its books are tested with graphs that are functions."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 from collections.abc import Callable, Hashable, Iterator

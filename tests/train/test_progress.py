@@ -1,7 +1,5 @@
 """Progress as people see it: bars on a terminal, one line in a notebook, few lines elsewhere."""
 
-from __future__ import annotations
-
 import io
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """One run by several processes: the weights, the numbers and the resumes of one process."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

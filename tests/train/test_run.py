@@ -1,7 +1,5 @@
 """A run from config to record: never twice, resumed bit for bit, killed at any moment."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One scheduler for all: nothing finished is repeated, busy runs are left, stops are clean, dead workers replaced."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections import Counter

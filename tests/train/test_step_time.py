@@ -1,7 +1,5 @@
 """The benchmark itself runs: every way of taking a step, on a network of a moment."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Callable

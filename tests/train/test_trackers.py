@@ -1,7 +1,5 @@
 """Trackers are told of every run once, whoever made it; one that fails costs a line and no run."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

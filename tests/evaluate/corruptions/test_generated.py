@@ -1,7 +1,5 @@
 """What every corruption promises, and each by what it does: closed forms, Pillow's own, scipy's filters."""
 
-from __future__ import annotations
-
 import colorsys
 import io
 from itertools import pairwise

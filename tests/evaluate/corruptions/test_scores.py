@@ -1,7 +1,5 @@
 """A model under corruptions: by hand, batch by batch, and mCE with its kin."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

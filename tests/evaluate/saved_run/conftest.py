@@ -1,7 +1,5 @@
 """A store of small finished runs, made once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of an evaluation, from the summary of four small runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Suites on runs: what they depend on, recorded once, next to the run, and refused in one line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

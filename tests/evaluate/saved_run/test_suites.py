@@ -1,7 +1,5 @@
 """Every suite against numbers that are computed in another way."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a step costs, and how that grows: what is judged, drawn and marked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Means, intervals, gains, and the tables and pictures made of them; what each measure is worth on few labels."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which records are found, what is made of them, and what is said of damaged ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The whole report from made-up records: every file, nothing from outside, and a page that works in a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 from html import unescape

@@ -1,7 +1,5 @@
 """The committed record of the linear theory, computed again: equal where nothing is drawn, near with fewer draws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The linear problem and its proofs: against counting, loops, autograd, quadrature, and by hand where one can."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Verdicts, and the files that are written."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
