@@ -171,8 +171,8 @@ def test_the_count_tells_the_papers_claims_from_ours() -> None:
     erm = [t4.places["ERM", column] for column in ("n=2,000", "n=10,000")]
     ours, theirs = [place_mean(t4, place).mean for place in erm], [place.published.mean for place in erm]
     assert (
-        f"our ERM is less accurate than the paper's: {ours[0]:.1f}% against {theirs[0]}% on 2,000 images (27.2% with no "
-        f"labels held out), {ours[1]:.1f}% against {theirs[1]}% on 10,000"
+        f"our ERM is less accurate than the paper's: {ours[0]:.1f}% against {theirs[0]}% on 2,000 images (27.2% with "
+        f"no labels held out), {ours[1]:.1f}% against {theirs[1]}% on 10,000"
     ) in readme
     (moons,) = (study for study in studies if study.target == "T8")
     ((where, accuracies),) = at_printed_size(moons).items()
