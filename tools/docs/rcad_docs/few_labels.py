@@ -19,6 +19,7 @@ KINDS = {
     "T4, tuned": "tuned",
     "T4, tuned, 16 candidates": "tuned 16",
     "T4, tuned, small CNN": "cnn",
+    "T4, tuned, small CNN, 16 candidates": "cnn 16",
     "F3": "gains",
 }
 ERM, VIEWS, N500, N2000 = "ERM", "two views", "n=500", "n=2,000"
@@ -38,15 +39,15 @@ NAMES = {
 
 
 def studies(root: Path) -> dict[str, Study]:
-    """T4 with the paper's settings, tuned, tuned among 16 candidates, and tuned with the small CNN; and F3."""
+    """T4 with the paper's settings, and tuned among 8 and 16 candidates with ResNet-18 and the small CNN; and F3."""
     full = [study for study in report(root).records.studies if study.scale == "full"]
     return {KINDS[study.short_title]: study for study in full if study.short_title in KINDS}
 
 
-def tuned_place(every: dict[str, Study], row: str, column: str) -> Place | None:
-    """A method tuned with ResNet-18: among 16 candidates where it had as many, else among 8."""
-    more = every["tuned 16"].place(row, column)
-    return more if more is not None and more.runs else every["tuned"].place(row, column)
+def tuned_place(every: dict[str, Study], network: str, column: str, row: str) -> Place | None:
+    """A tuned method: among 16 candidates where it had as many, else among 8."""
+    more = every[f"{network} 16"].place(row, column)
+    return more if more is not None and more.runs else every[network].place(row, column)
 
 
 def gain(place: Place, base: Place, metric: str) -> Paired:
@@ -71,12 +72,13 @@ def in_short(root: Path) -> str:
 def tuned(root: Path) -> str:
     """Every method tuned alike, against tuned ERM."""
     every = studies(root)
-    columns = {
-        "500 images": {row: tuned_place(every, row, N500) for row in NAMES},
-        "2,000 images": {row: tuned_place(every, row, N2000) for row in NAMES},
-        "500, small CNN": {row: every["cnn"].place(row, N500) for row in NAMES},
-        "2,000, small CNN": {row: every["cnn"].place(row, N2000) for row in NAMES},
+    shown = {
+        "500 images": ("tuned", N500),
+        "2,000 images": ("tuned", N2000),
+        "500, small CNN": ("cnn", N500),
+        "2,000, small CNN": ("cnn", N2000),
     }
+    columns = {name: {row: tuned_place(every, *where, row) for row in NAMES} for name, where in shown.items()}
     usual = [every["paper"].places[ERM, column] for column in (N500, N2000)]
     return _tables(columns, {"ERM, the paper's weight decay": [*usual, None, None]}, ", tuned")
 
