@@ -16,7 +16,7 @@ from rcad.paper.run import judge_twice, plan_of
 from rcad.paper.suite import Plan
 from rcad.paper.tables import SUITES
 from rcad.paper.targets import TARGETS
-from rcad.paper.tuned import DECAY, Search, tuned_suite
+from rcad.paper.tuned import CANDIDATES, DECAY, Search, tuned_suite
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
 from rcad.train.scheduler import canonical_config
@@ -113,16 +113,16 @@ def test_a_committed_record_is_what_its_suite_plans_and_judges(path: Path) -> No
     """Its runs must be found again, or hours on a GPU would be spent again; its numbers give its claims."""
     study = Study.read(path)
     seeds, precision = study.settings["seeds"], study.settings["precision"]
-    last = path.stem.partition("-tuned-")[2]
-    how = {"candidates": int(last)} if last.isdigit() else {"model": last or None}
+    model, count = re.fullmatch(r"[TF]\d+(?:-tuned)?(?:-([a-z]\w*))?(?:-(\d+))?", path.stem).groups()  # type: ignore[union-attr]
+    how = {"model": model, "candidates": int(count) if count else None}
     wanted = order(study.target, scale="full", views=study.protocol, seeds=seeds, precision=precision, **how)
     suite = tuned_suite(wanted) if study.tuned else SUITES[study.target]
     planned = Plan(wanted, suite, (), tuple(study.columns_run))
     if study.tuned:
         choices = study.details["search"]["choices"]
-        erm = [choice for choice in choices if choice["row"] == "ERM" and "candidates" in how]
-        decays = {choice["column"]: choice["trials"][choice["chosen"]]["values"][DECAY] for choice in erm}
-        search = Search(planned, decays)
+        erm = {choice["column"]: choice["trials"][: CANDIDATES["full"]] for choice in choices if choice["row"] == "ERM"}
+        first = {name: min(trials, key=lambda trial: trial["metrics"]["nll"]) for name, trials in erm.items()}
+        search = Search(planned, {name: trial["values"][DECAY] for name, trial in first.items()} if count else {})
         planned = search.table(choices)
         for choice in choices:
             trials = search.trials(choice["row"], choice["column"])
