@@ -187,13 +187,13 @@ def _counts(study: Study) -> Counter[str]:
 
 
 def _dates_and_devices(study: Study, records: Records) -> dict[str, str]:
-    """First and last day, and devices, of the runs whose records are there."""
+    """The last day, and devices, of the runs whose records are there."""
     runs = records.runs_of(study)
-    days = sorted({run.started[:10] for run in runs if run.started})
     devices = sorted({run.device for run in runs if run.device})
     if not devices and study.versions.get("torch", "").endswith("+cpu"):
         devices = ["CPU"]
-    return {"date": " to ".join(dict.fromkeys((*days[:1], *days[-1:]))), "device": ", ".join(devices)}
+    last = max((run.started[:10] for run in runs if run.started), default="")
+    return {"last run": last, "device": ", ".join(devices)}
 
 
 def not_run_yet(records: Records) -> Section | None:
@@ -227,7 +227,8 @@ def squares(studies: Sequence[Study]) -> Figure | None:
         starts = range(0, len(order), ACROSS)
         lines += [("" if start else name, order[start : start + ACROSS]) for start in starts]
     widest = max(len(order) for _, order in lines)
-    figure, ax = drawing.axes(max(4.6, 0.24 * widest + 2.8), 0.26 * len(lines) + 0.9)
+    labels = max(len(name) for name, _ in lines)
+    figure, ax = drawing.axes(max(4.6, 0.24 * widest + 0.1 * labels), 0.26 * len(lines) + 0.9)
     from matplotlib.patches import Rectangle
 
     for y, (_, order) in enumerate(lines):
@@ -236,10 +237,10 @@ def squares(studies: Sequence[Study]) -> Figure | None:
             ax.add_patch(Rectangle((x - 0.44, y - 0.44), 0.88, 0.88, facecolor=colour, edgecolor="none"))
             ax.text(x, y, sign, ha="center", va="center", fontsize=7, color="black")
     ax.set(xlim=(-0.6, widest - 0.4), ylim=(len(lines) - 0.4, -0.6), xticks=[])
-    ax.set_yticks(range(len(lines)), [drawing.label(name, 26, 1) for name, _ in lines])
+    ax.set_yticks(range(len(lines)), [name for name, _ in lines])
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0, labelsize=9)
-    ax.set_aspect("equal")
+    ax.set_aspect("equal", anchor="E")
     total = sum(map(_counts, judged), Counter[str]())
     keys = [
         drawing.key(ax, f"{sign} {verdict} ({total[verdict]})", marker="s", ls="", color=colour, ms=8)
