@@ -36,6 +36,14 @@ NAMES = {
     RANDOM: "random direction (control)",
     ENTROPY: "entropy at x (control)",
 }
+TUNED = {
+    "500 images (8)": (N500, "tuned"),
+    "2,000 images (16 or 8)": (N2000, "tuned 16", "tuned"),
+    "500, small CNN (8)": (N500, "cnn"),
+    "500, small CNN (16)": (N500, "cnn 16"),
+    "2,000, small CNN (8)": (N2000, "cnn"),
+}
+"""Columns of the table of tuned methods: the images, and the studies, of which the first that has a method counts."""
 
 
 def studies(root: Path) -> dict[str, Study]:
@@ -44,10 +52,10 @@ def studies(root: Path) -> dict[str, Study]:
     return {KINDS[study.short_title]: study for study in full if study.short_title in KINDS}
 
 
-def tuned_place(every: dict[str, Study], network: str, column: str, row: str) -> Place | None:
-    """A tuned method: among 16 candidates where it had as many, else among 8."""
-    more = every[f"{network} 16"].place(row, column)
-    return more if more is not None and more.runs else every[network].place(row, column)
+def first_place(every: dict[str, Study], row: str, column: str, *kinds: str) -> Place | None:
+    """A method's runs in the first of these studies that has any."""
+    places = (every[kind].place(row, column) for kind in kinds)
+    return next((place for place in places if place is not None and place.runs), None)
 
 
 def gain(place: Place, base: Place, metric: str) -> Paired:
@@ -72,15 +80,9 @@ def in_short(root: Path) -> str:
 def tuned(root: Path) -> str:
     """Every method tuned alike, against tuned ERM."""
     every = studies(root)
-    shown = {
-        "500 images": ("tuned", N500),
-        "2,000 images": ("tuned", N2000),
-        "500, small CNN": ("cnn", N500),
-        "2,000, small CNN": ("cnn", N2000),
-    }
-    columns = {name: {row: tuned_place(every, *where, row) for row in NAMES} for name, where in shown.items()}
+    columns = {name: {row: first_place(every, row, *where) for row in NAMES} for name, where in TUNED.items()}
     usual = [every["paper"].places[ERM, column] for column in (N500, N2000)]
-    return _tables(columns, {"ERM, the paper's weight decay": [*usual, None, None]}, ", tuned")
+    return _tables(columns, {"ERM, the paper's weight decay": [*usual, None, None, None]}, ", tuned")
 
 
 def paper_settings(root: Path) -> str:

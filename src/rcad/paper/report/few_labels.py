@@ -25,6 +25,7 @@ SHORT = {
     "RCAD, the paper's settings": ("T4", "RCAD"),
     "random direction instead (control)": ("T4", RANDOM),
     "ERM, weight decay tuned": ("T4, tuned", "ERM"),
+    "RCAD, tuned alike": ("T4, tuned, 16 candidates", "RCAD"),
     "two views, weight decay tuned": ("T4, tuned", "two views"),
 }
 """Rows of the short table: the study, and its row."""
