@@ -87,15 +87,11 @@ def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.Monke
     assert seen == [8 * RUNS]
 
 
-gpu = pytest.param(
-    "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-)
-
-
 @pytest.mark.parametrize("thorough", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("device", "width"), [("cpu", 4), pytest.param(*gpu.values, 16, marks=gpu.marks),
-                                               pytest.param(*gpu.values, 64, marks=gpu.marks)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "width"), [("cpu", 4), *(pytest.param("cuda", width, marks=pytest.mark.gpu) for width in (16, 64))]
+)
 def test_one_network_cannot_reach_another(
     device: str, width: int, dtype: torch.dtype, thorough: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,7 +53,6 @@ def test_models_begin_with_it(name: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, None])
 def test_only_bf16_is_padded(dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
