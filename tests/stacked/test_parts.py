@@ -67,6 +67,7 @@ test_what_cannot_be_is_said = refusals(
     (fit, [rcad(0.5), rcad(0.5, norm="linf")], "differ in numbers only"),
     (fit, [label_smoothing(0.1), label_smoothing(0.1, "others")], "differ in numbers only"),
     (fit, erm(), [OPTIM, OptimConfig(lr=0.1, nesterov=False)], "differ in lr, weight_decay and clip only"),
+    (fit, [compose(gaussian(None), rcad(0.3, lam)) for lam in (0.89, 1.2)], "but got cap=None and lam=1.2"),
     (fit, cutout(), "expected no augmentation in a stacked run"),
     (fit, rcad_released(), "expected terms on the batch"),
     (fit, me_ada(), "expected levels=None to grow stacked tables, but got levels=255"),

@@ -225,7 +225,8 @@ CHANGES: dict[str, Callable[[CapturedStep], object]] = {
 }
 
 
-@pytest.mark.usefixtures("_graphs", "_quiet")
+@pytest.mark.usefixtures("_graphs")
+@pytest.mark.filterwarnings("ignore")  # that a model in eval mode is trained
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_changed_is_noticed(change: str) -> None:
     _, step = pair(norm_net())
@@ -238,13 +239,6 @@ def test_what_changed_is_noticed(change: str) -> None:
         noticed.append(step.captured)
     assert noticed[:WARM_UP] == [False] * WARM_UP
     assert noticed[-1]
-
-
-@pytest.fixture
-def _quiet() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("warnings.warn", lambda *args, **options: None)  # that a model in eval mode is trained
-        yield
 
 
 class Replacing(torch.optim.SGD):

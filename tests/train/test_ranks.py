@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from forked import Forked
+from made import images
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
@@ -82,9 +81,9 @@ def in_a_rank(folder: Path) -> None:
         for case in CASES:
             config = config_of(case)
             assert make_together(ranks, config, place, SILENT, minutes=None).complete
-        images = folder.with_name("images")
         streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
-        assert make_together(ranks, streamed_config(images), streaming, SILENT, minutes=None).complete
+        on_disk = streamed_config(folder.with_name("images"))
+        assert make_together(ranks, on_disk, streaming, SILENT, minutes=None).complete
         again = make_together(ranks, config, place, SILENT, minutes=None)
         assert again.already == {config_id(config)}
 
@@ -92,11 +91,9 @@ def in_a_rank(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The runs of one process, beside the images."""
-    folder, draw = tmp_path_factory.mktemp("alone"), np.random.default_rng(0)
-    for k in range(100):
-        path = folder / "images" / ("val" if k % 5 == 4 else "train") / str(k % 3) / f"{k}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(path)
+    folder = tmp_path_factory.mktemp("alone")
+    images(str(folder / "images" / "train"), classes=3, each=27)
+    images(str(folder / "images" / "val"), classes=3, each=7)
     place = place_in(folder / "runs")
     for config in [*map(config_of, CASES), streamed_config(folder / "images")]:
         run(config, place)

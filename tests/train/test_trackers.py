@@ -72,11 +72,6 @@ def tracked(place: Place) -> Place:
     return replace(place, track=("heard",))
 
 
-def stopping() -> Watcher:
-    """Ctrl-C in the middle."""
-    return Watcher(lambda watcher: watcher.shares and watcher.done >= 0.5 * watcher.shares[-1][1])
-
-
 def steps(calls: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]:
     return [call[2] for call in calls if call[0] == "log" and run in (None, call[1])]
 
@@ -191,7 +186,8 @@ def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch)
 def twice(place: Place, name: str) -> RunRecord:
     """A run that was stopped and went on, tracked; and told once more by a third call."""
     place = replace(place, track=(name,))
-    schedule([config(epochs=4)], place, stopping())
+    in_the_middle = Watcher(lambda watcher: watcher.shares and watcher.done >= 0.5 * watcher.shares[-1][1])
+    schedule([config(epochs=4)], place, in_the_middle)
     (record,) = schedule([config(epochs=4)], place).records
     schedule([config(epochs=4)], place)
     assert record.status == "done"
