@@ -8,7 +8,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import torch
@@ -24,13 +24,12 @@ from rcad.models.joined import Joined
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-needs_kernels = pytest.mark.skipif(not (GPU or INTERPRETED), reason="needs a CUDA device, or Triton's interpreter")
-Test = TypeVar("Test", bound=Callable[..., None])
 
 
-def in_kernels(test: Test) -> Test:
+def in_kernels(test: Callable[..., None]) -> Callable[..., None]:
     """Marks a test inside which they are used, on whatever device can."""
-    return needs_kernels(pytest.mark.gpu(pytest.mark.usefixtures("kernels")(test)))
+    test = pytest.mark.usefixtures("kernels")(test)
+    return test if INTERPRETED else pytest.mark.gpu(test)
 
 
 SHAPES = [(4, 8, 3, 3), (5, 70, 2, 2), (2, 130, 9, 9), (3, 64, 1, 1), (40, 64, 6, 6)]
@@ -466,7 +465,6 @@ def test_joined_networks_are_normalised_each_by_itself(monkeypatch: pytest.Monke
                 torch.testing.assert_close(part.double(), parameter.grad, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.skipif(not GPU, reason="needs a CUDA device")
 @pytest.mark.gpu
 @pytest.mark.parametrize(("adds", "active"), KINDS)
 def test_bf16_is_as_close_as_torchs(adds: bool, active: bool) -> None:
@@ -483,7 +481,6 @@ def test_bf16_is_as_close_as_torchs(adds: bool, active: bool) -> None:
             assert (one - true).norm() <= 1.1 * (other - true).norm() + 1e-4 * true.norm()
 
 
-@pytest.mark.skipif(not GPU, reason="needs a CUDA device")
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8", "small_cnn"])
 def test_networks_with_and_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 
 from rcad.kernels.fused_sgd import BLOCK, ClippedSGD, Run, _chunks, _dense, _like, same_order, suits
 
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-
 
 def test_chunks_cover_every_element_once() -> None:
     sizes = [1, BLOCK, BLOCK + 1, 3 * BLOCK]
@@ -93,7 +91,6 @@ def sum_into(weights: list[nn.Parameter], passes: list[list[Tensor | None]]) -> 
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("limit", [None, 0.5, 1e4])
 @pytest.mark.parametrize("passes", [1, 2, 5])
@@ -122,7 +119,6 @@ def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
     weights, optimizer, others, plain = pair()
     kernels = ClippedSGD([Run(optimizer, weights, weights)], 1.0)
@@ -144,7 +140,6 @@ def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
 
 
 @pytest.mark.gpu
-@needs_gpu
 @pytest.mark.parametrize("limit", [None, 1.0])
 def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None) -> None:
     made = [pair() for _ in range(3)]
@@ -168,7 +163,6 @@ def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None)
 
 
 @pytest.mark.gpu
-@needs_gpu
 def test_other_optimizers_are_left_to_torch() -> None:
     weights, _, _, _ = pair()
 
