@@ -282,6 +282,7 @@ PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; 
         ({"fc.weight": torch.zeros(2, 2).to_sparse()}, SPARSE),
         ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, SPARSE),
         ({"fc.weight": torch.zeros(2, device="meta")}, SPARSE),
+        ({"fc.weight": torch.full((3, 32), torch.nan).to(torch.float8_e4m3fn)}, "expected finite numbers in"),
     ],
 )
 def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: Any, message: str) -> None:
