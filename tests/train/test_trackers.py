@@ -1,6 +1,7 @@
 """Trackers are told of every run once, whoever made it; one that fails costs a line and no run."""
 
 import json
+import math
 import os
 import struct
 import sys
@@ -155,10 +156,19 @@ def test_what_was_sent_is_sent_again_where_nobody_can_tell(text: str, tracked: P
 def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: type[Heard]) -> None:
     page = tmp_path / "page.png"
     page.write_bytes(b"")
-    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None}, {"nll": 0.1}, {"trial": "x"}]
+    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None, "brier": math.nan}, {"nll": 0.1}, {"trial": "x"}]
     for count in (1, 2, 4):
         config = {"data": "digits"}
-        track_study(("heard",), "tune", "a search", tmp_path, config, {"trials": count}, [page], rows=rows[:count])
+        track_study(
+            ("heard",),
+            "tune",
+            "a search",
+            tmp_path,
+            config,
+            {"trials": count, "nll": math.inf},
+            [page],
+            rows=rows[:count],
+        )
     assert steps(heard.calls) == [1, 2]
     assert [one[3] for one in heard.calls if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
     assert [one[3] for one in heard.calls if one[0] == "finish"] == [{"trials": float(count)} for count in (1, 2, 4)]
