@@ -78,6 +78,15 @@ def test_a_piece_of_the_same_name_has_a_time_of_its_own(clock: Any, capsys: pyte
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("kind", [Lines, Overwritten])
+def test_a_reader_who_has_seen_enough_ends_no_work(kind: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*words: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=closed, flush=closed))
+    play(kind(), clock, epochs=3)
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_bars(width: int, clock: Any) -> None:
     stream = Terminal()
