@@ -34,7 +34,6 @@ def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
 @torch.no_grad()
 def descend(network: nn.Module) -> None:
     for parameter in network.parameters():
-        assert parameter.grad is not None
         parameter -= 0.01 * parameter.grad
 
 

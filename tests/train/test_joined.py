@@ -59,8 +59,8 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
             assert one.keys() == its.keys()
             assert (one.get("accuracy"), one["lr"]) == (its.get("accuracy"), its["lr"])
         if other.average is not None:
-            for mine, average in zip(run.average.parameters(), other.average.parameters(), strict=True):
-                torch.testing.assert_close(mine, average, rtol=1e-4, atol=1e-5)
+            averages = [list(one.average.parameters()) for one in (run, other)]
+            torch.testing.assert_close(*averages, rtol=1e-4, atol=1e-5)
     assert distance(runs[0], runs[1]) > 0.01
 
 

@@ -236,7 +236,7 @@ def test_who_may_share_a_device() -> None:
 
 test_what_cannot_be_is_named = refusals(
     ({"engine": "graph"}, "expected a GPU for engine=graph, but got the CPU; use eager"),
-    ({"engine": "warp"}, "engine .. warp"),
+    ({"engine": "warp"}, "engine to be one of .. warp"),
     ({"joined": 0}, "joined .. 0"),
     of=lambda option: run(config(), Place(Store(Path("nowhere")), device="cpu", **option)),
 )

@@ -158,17 +158,8 @@ def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: typ
     page.write_bytes(b"")
     rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None, "brier": math.nan}, {"nll": 0.1}, {"trial": "x"}]
     for count in (1, 2, 4):
-        config = {"data": "digits"}
-        track_study(
-            ("heard",),
-            "tune",
-            "a search",
-            tmp_path,
-            config,
-            {"trials": count, "nll": math.inf},
-            [page],
-            rows=rows[:count],
-        )
+        config, results = {"data": "digits"}, {"trials": count, "nll": math.inf}
+        track_study(("heard",), "tune", "a search", tmp_path, config, results, [page], rows=rows[:count])
     assert steps(heard.calls) == [1, 2]
     assert [one[3] for one in heard.calls if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
     assert [one[3] for one in heard.calls if one[0] == "finish"] == [{"trials": float(count)} for count in (1, 2, 4)]
