@@ -31,12 +31,6 @@ def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
     return made
 
 
-@torch.no_grad()
-def descend(network: nn.Module) -> None:
-    for parameter in network.parameters():
-        parameter -= 0.01 * parameter.grad
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("norm", ["batch", "group", "none"])
 @pytest.mark.parametrize(
@@ -59,14 +53,14 @@ def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str
     y = network(x)
     assert y.shape == (5 * RUNS, 7)
     y.square().sum().backward()
-    descend(network)
+    torch.optim.SGD(network.parameters(), 0.01).step()
     for i, (single, view) in enumerate(zip(singles, views, strict=True)):
         own = x.detach()[i::RUNS].requires_grad_(True)
         mine = single(own)
         torch.testing.assert_close(mine, y[i::RUNS])
         mine.square().sum().backward()
         torch.testing.assert_close(own.grad, x.grad[i::RUNS])
-        descend(single)
+        torch.optim.SGD(single.parameters(), 0.01).step()
         # One step of the joined network is a step of each: weights, running averages and counts.
         torch.testing.assert_close(dict(view.state_dict()), dict(single.state_dict()))
 

@@ -37,7 +37,6 @@ def model(replicas: int = 3) -> StackedMLP:
 
 
 def test_the_first_weights_leave_the_random_state_alone() -> None:
-    """That they are those of single runs, the training tests say."""
     state = torch.get_rng_state()
     model()
     assert torch.equal(torch.get_rng_state(), state)

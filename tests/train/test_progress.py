@@ -68,12 +68,8 @@ def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Any, capsys: p
         lines.detail("fetching", done * 1000, 0 if done == 20 else 100_000, "B")
         clock.now += 3.0
     assert capsys.readouterr().out == "fetching 20.0 kB  6.0 s elapsed\n"
-
-
-def test_a_piece_of_the_same_name_has_a_time_of_its_own(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines()
     for _ in range(4):
-        lines.detail("evaluating", 100, 100)  # the test set of one run after the other
+        lines.detail("evaluating", 100, 100)  # the test set of one run after the other: each has a time of its own
         clock.now += 8.0
     assert capsys.readouterr().out == ""
 

@@ -68,15 +68,14 @@ def assert_alike(place: Place, alone: Place, config: RunConfig) -> None:
 
 PROGRAM = """
 import sys
-from pathlib import Path
 from train import test_ranks as these
-these.in_a_rank(Path(sys.argv[1]))
+getattr(these, sys.argv[1])(*sys.argv[2:-1])
 """
 
 
-def in_a_rank(folder: Path) -> None:
+def runs_in_a_rank(name: str) -> None:
     torch.set_num_threads(1)
-    place = place_in(folder)
+    place = place_in(folder := Path(name))
     with connected(torch.device("cpu")) as ranks:
         for case in CASES:
             config = config_of(case)
@@ -104,7 +103,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
 @pytest.mark.parametrize("size", [2, 3])
 def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) -> None:
     several = place_in(alone.store.path.with_name(f"by {size}"))
-    in_ranks(size, PROGRAM, several.store.path)
+    in_ranks(size, PROGRAM, "runs_in_a_rank", several.store.path)
     for case in CASES:
         config = config_of(case)
         wanted, found = alone.store.get(config_id(config)), several.store.get(config_id(config))
@@ -119,12 +118,6 @@ def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) 
     config = streamed_config(alone.store.path.with_name("images"))
     assert_alike(several, alone, config)
     assert len(several.store.records()) == len(CASES) + 1
-
-
-LAYER = """
-from train import test_ranks as these
-these.norms_in_a_rank()
-"""
 
 
 def norms_in_a_rank() -> None:
@@ -152,7 +145,7 @@ def norms_in_a_rank() -> None:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) -> None:
-    in_ranks(size, LAYER)
+    in_ranks(size, PROGRAM, "norms_in_a_rank")
 
 
 @pytest.fixture
