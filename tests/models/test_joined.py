@@ -31,13 +31,6 @@ def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
     return made
 
 
-@torch.no_grad()
-def descend(network: nn.Module) -> None:
-    for parameter in network.parameters():
-        assert parameter.grad is not None
-        parameter -= 0.01 * parameter.grad
-
-
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("norm", ["batch", "group", "none"])
 @pytest.mark.parametrize(
@@ -60,14 +53,14 @@ def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str
     y = network(x)
     assert y.shape == (5 * RUNS, 7)
     y.square().sum().backward()
-    descend(network)
+    torch.optim.SGD(network.parameters(), 0.01).step()
     for i, (single, view) in enumerate(zip(singles, views, strict=True)):
         own = x.detach()[i::RUNS].requires_grad_(True)
         mine = single(own)
         torch.testing.assert_close(mine, y[i::RUNS])
         mine.square().sum().backward()
         torch.testing.assert_close(own.grad, x.grad[i::RUNS])
-        descend(single)
+        torch.optim.SGD(single.parameters(), 0.01).step()
         # One step of the joined network is a step of each: weights, running averages and counts.
         torch.testing.assert_close(dict(view.state_dict()), dict(single.state_dict()))
 
@@ -87,15 +80,11 @@ def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.Monke
     assert seen == [8 * RUNS]
 
 
-gpu = pytest.param(
-    "cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
-)
-
-
 @pytest.mark.parametrize("thorough", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("device", "width"), [("cpu", 4), pytest.param(*gpu.values, 16, marks=gpu.marks),
-                                               pytest.param(*gpu.values, 64, marks=gpu.marks)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "width"), [("cpu", 4), *(pytest.param("cuda", width, marks=pytest.mark.gpu) for width in (16, 64))]
+)
 def test_one_network_cannot_reach_another(
     device: str, width: int, dtype: torch.dtype, thorough: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

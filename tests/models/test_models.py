@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from equal import same_parameters
 from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
 from rcad.models import Model, build, load_weights
@@ -215,14 +216,6 @@ def net(seed: int, num_outputs: int = 3, width: int = 4) -> Model:
     return build("resnet18", num_outputs=num_outputs, in_shape=(3, 8, 8), width=width, mean=(0.1 * seed,) * 3)
 
 
-def state(model: Model) -> dict[str, torch.Tensor]:
-    return {k: v.clone() for k, v in model.state_dict().items()}
-
-
-def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
-
-
 def load(target: Model, content: Any, folder: Path) -> None:
     torch.save(content, folder / "w.pt")
     load_weights(target, folder / "w.pt")
@@ -236,21 +229,14 @@ def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) ->
     for wrap in wraps:
         content = {wrap: content, "epoch": 3}
     load(target, content, tmp_path)
-    assert equal(state(source), state(target))
-
-
-def test_a_prefix_before_every_name_is_named(tmp_path: Path) -> None:
-    target = net(2)
-    with fails_in_one_line("'conv1.weight' of a ResNet", "every name begins with 'model.' there; save it without: {k."):
-        load(target, {f"model.{k}": v for k, v in net(1).state_dict().items()}, tmp_path)
+    same_parameters(source, target)
 
 
 def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source, target = net(1, num_outputs=7), net(2)
-    before = state(target)
+    expected = {**source.state_dict(), "fc.weight": target.fc.weight.clone(), "fc.bias": target.fc.bias.clone()}
     load(target, source.state_dict(), tmp_path)
-    for name, value in state(target).items():
-        assert torch.equal(value, before[name] if name.startswith("fc.") else source.state_dict()[name])
+    torch.testing.assert_close(dict(target.state_dict()), expected, rtol=0.0, atol=0.0)
     assert "has 7 outputs, but 3 are needed: the last layer starts anew" in caplog.text
 
 
@@ -260,7 +246,7 @@ def test_colours_are_summed_for_grey_images(
 ) -> None:
     source = net(1).eval()
     lacking = () if own_statistics else ("normalize", "num_batches")  # as files of other programs are
-    content = {key: value for key, value in state(source).items() if not any(word in key for word in lacking)}
+    content = {key: value for key, value in source.state_dict().items() if not any(word in key for word in lacking)}
     torch.save(content, tmp_path / "w.pt")
     grey: dict[str, Any] = {"num_outputs": 3, "in_shape": (1, 8, 8), "width": 4, "mean": (0.1,)}
     target = build("resnet18", **grey, weights=tmp_path / "w.pt").eval()
@@ -273,15 +259,17 @@ def test_colours_are_summed_for_grey_images(
 
 
 OTHER_IMAGES = r"ImageNet's first layer for images above 64 pixels \(--size 224\)$"
-
-
 MISSING = r"'layer2.0.conv1.weight' of a ResNet in .*w.pt, but it is missing; .* \(--model\)"
 SPARSE = "dense tensors of real numbers in .*w.pt, but got another kind under 'fc.weight'"
+PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; save it without: \{k\."
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (lambda saved: {f"model.{key}": value for key, value in saved.items()}, PREFIXED),
+        (lambda saved: [1, 2], "but got list"),
+        ({"conv1.weight": torch.full((4, 3, 3, 3), torch.nan)}, "finite numbers in .* has others; name another file"),
         ({"layer2.0.conv1.weight": None}, MISSING),
         ({"extra.weight": torch.zeros(1)}, r"but got 'extra.weight' as well"),
         ({"conv1.weight": torch.zeros(8, 3, 3, 3)}, r"'conv1.weight' of shape \(4, 3, 3, 3\).*got \(8, 3, 3, 3\)$"),
@@ -294,14 +282,17 @@ SPARSE = "dense tensors of real numbers in .*w.pt, but got another kind under 'f
         ({"fc.weight": torch.zeros(2, 2).to_sparse()}, SPARSE),
         ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, SPARSE),
         ({"fc.weight": torch.zeros(2, device="meta")}, SPARSE),
+        ({"fc.weight": torch.full((3, 32), torch.nan).to(torch.float8_e4m3fn)}, "expected finite numbers in"),
     ],
 )
-def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: dict[Any, Any], message: str) -> None:
-    target = net(2)
-    before = state(target)
-    with pytest.raises(InputError, match=message):
-        load(target, {key: v for key, v in {**state(net(1)), **changes}.items() if v is not None}, tmp_path)
-    assert equal(state(target), before), "an error must leave the model as it was"
+def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: Any, message: str) -> None:
+    target, saved = net(2), net(1).state_dict()
+    content = changes(saved) if callable(changes) else {**saved, **changes}
+    if isinstance(content, dict):
+        content = {key: value for key, value in content.items() if value is not None}
+    with fails_in_one_line(match=message):
+        load(target, content, tmp_path)
+    same_parameters(target, net(2))  # an error leaves the model as it was
 
 
 class Malicious:
@@ -328,7 +319,7 @@ def test_broken_files(tmp_path: Path, name: str, damage: str) -> None:
     if name == "w.pt":
         torch.save(net(1).state_dict(), path)
     else:
-        save_file(state(net(1)), path)
+        save_file(net(1).state_dict(), path)
     content = path.read_bytes()
     path.write_bytes({"empty": b"", "text": b"hello", "truncated": content[: len(content) // 2]}[damage])
     with fails_in_one_line(match=f"expected .*{name} to"):
@@ -344,16 +335,3 @@ def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes) -> No
             new.writestr(name, b"\x80\x02" + call if name.endswith("data.pkl") else old.read(name))
     with pytest.raises(InputError, match=r"expected .*x.pt to .* is cut off, damaged or something else; save it"):
         load_weights(net(1), tmp_path / "x.pt")
-
-
-def test_weights_that_are_not_finite(tmp_path: Path) -> None:
-    torch.save(
-        {name: value / 0 if name.endswith("weight") else value for name, value in state(net(1)).items()}, tmp_path / "w"
-    )
-    with fails_in_one_line("expected finite numbers in", "has others; name another file"):
-        load_weights(net(1), tmp_path / "w")
-
-
-def test_a_file_of_something_else(tmp_path: Path) -> None:
-    with fails_in_one_line("but got list"):
-        load(net(1), [1, 2], tmp_path)

@@ -37,7 +37,6 @@ def model(replicas: int = 3) -> StackedMLP:
 
 
 def test_the_first_weights_leave_the_random_state_alone() -> None:
-    """That they are those of single runs, the training tests say."""
     state = torch.get_rng_state()
     model()
     assert torch.equal(torch.get_rng_state(), state)
@@ -53,8 +52,8 @@ def test_a_weight_changes_no_direction() -> None:
     total, _ = step(x, y, 0, weight[None])
     losses = method.criterion().backward(net, x[0], y[0], weight=weight)
     torch.testing.assert_close(total[0], losses.total)
-    for view, parameter in zip(stack.layout.views(gradient), net.parameters(), strict=True):
-        torch.testing.assert_close(view[0], parameter.grad)
+    found = [view[0] for view in stack.layout.views(gradient)]
+    torch.testing.assert_close(found, [parameter.grad for parameter in net.parameters()])
 
 
 def fit(methods: Any, optim: Any = OPTIM) -> None:
@@ -67,6 +66,7 @@ test_what_cannot_be_is_said = refusals(
     (fit, [rcad(0.5), rcad(0.5, norm="linf")], "differ in numbers only"),
     (fit, [label_smoothing(0.1), label_smoothing(0.1, "others")], "differ in numbers only"),
     (fit, erm(), [OPTIM, OptimConfig(lr=0.1, nesterov=False)], "differ in lr, weight_decay and clip only"),
+    (fit, [compose(gaussian(None), rcad(0.3, lam)) for lam in (0.89, 1.2)], "but got cap=None and lam=1.2"),
     (fit, cutout(), "expected no augmentation in a stacked run"),
     (fit, rcad_released(), "expected terms on the batch"),
     (fit, me_ada(), "expected levels=None to grow stacked tables, but got levels=255"),

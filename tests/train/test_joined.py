@@ -1,9 +1,8 @@
 """Runs that take their steps together are the runs they would be alone, up to the rounding of grouped layers."""
 
 import functools
-import gc
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,8 +59,8 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
             assert one.keys() == its.keys()
             assert (one.get("accuracy"), one["lr"]) == (its.get("accuracy"), its["lr"])
         if other.average is not None:
-            for mine, average in zip(run.average.parameters(), other.average.parameters(), strict=True):
-                torch.testing.assert_close(mine, average, rtol=1e-4, atol=1e-5)
+            averages = [list(one.average.parameters()) for one in (run, other)]
+            torch.testing.assert_close(*averages, rtol=1e-4, atol=1e-5)
     assert distance(runs[0], runs[1]) > 0.01
 
 
@@ -148,18 +147,9 @@ def test_teams_that_have_parted_pause_apart() -> None:
     assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
 
 
-@pytest.fixture
-def _without_collector() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()
-
-
 @pytest.mark.usefixtures("_without_collector")
 @pytest.mark.parametrize("how", ["failed", "parted", "by themselves"])
 def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor waits for the collector of cycles, which knows nothing of a GPU's memory."""
     team, runs = team_of(config("rcad", epochs=2), range(3))
     model = weakref.ref(runs[0].model)
     if how == "parted":

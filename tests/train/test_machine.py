@@ -37,12 +37,11 @@ def test_algorithms(
 
 
 def test_start_up_is_timed_where_asked_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    cpu = torch.device("cpu")
     monkeypatch.delenv("RCAD_TIMES", raising=False)
-    with timed("data", "run 1", cpu):
+    with timed("data", "run 1", CPU):
         assert not caplog.messages
     monkeypatch.setenv("RCAD_TIMES", "1")
-    with timed("capture", "rcad, 5 joined", cpu):
+    with timed("capture", "rcad, 5 joined", CPU):
         pass
     (line,) = caplog.messages
     assert line.startswith("times: capture 0.00 s, ")

@@ -22,21 +22,13 @@ from rcad.train.progress import (
     show_progress,
     watched,
 )
-
-
-class Clock:
-    """Time that passes only when told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
+from tiny_runs import Watcher
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Time that passes only when told to."""
+    made = SimpleNamespace(now=100.0, monotonic=lambda: made.now)
     monkeypatch.setattr(terminal, "time", made)
     return made
 
@@ -46,7 +38,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def play(progress: Progress, clock: Clock, epochs: int = 100) -> None:
+def play(progress: Progress, clock: Any, epochs: int = 100) -> None:
     """An hour of work, a second a call, with reading first and a note last."""
     for done in range(0, 101, 10):
         progress.detail("reading the data", done, 100)
@@ -56,7 +48,7 @@ def play(progress: Progress, clock: Clock, epochs: int = 100) -> None:
     progress.note("done: seed 0")
 
 
-def test_lines_are_few_and_say_what_is_left(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_few_and_say_what_is_left(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
     play(Lines(), clock)
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -70,24 +62,29 @@ def test_lines_are_few_and_say_what_is_left(clock: Clock, capsys: pytest.Capture
     assert capsys.readouterr() == ("", out)
 
 
-def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines()
     for done in range(0, 31, 10):
         lines.detail("fetching", done * 1000, 0 if done == 20 else 100_000, "B")
         clock.now += 3.0
     assert capsys.readouterr().out == "fetching 20.0 kB  6.0 s elapsed\n"
-
-
-def test_a_piece_of_the_same_name_has_a_time_of_its_own(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = Lines()
     for _ in range(4):
-        lines.detail("evaluating", 100, 100)  # the test set of one run after the other
+        lines.detail("evaluating", 100, 100)  # the test set of one run after the other: each has a time of its own
         clock.now += 8.0
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("kind", [Lines, Overwritten])
+def test_a_reader_who_has_seen_enough_ends_no_work(kind: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(*words: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=closed, flush=closed))
+    play(kind(), clock, epochs=3)
+
+
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
-def test_bars(width: int, clock: Clock) -> None:
+def test_bars(width: int, clock: Any) -> None:
     stream = Terminal()
     with Bars(Console(file=stream, force_terminal=True, width=width, highlight=False, markup=False)) as bars:
         play(bars, clock, epochs=4)
@@ -107,7 +104,7 @@ def test_bars(width: int, clock: Clock) -> None:
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 
 
-def test_what_does_not_fit_beside_the_bar_stands_below_it(clock: Clock) -> None:
+def test_what_does_not_fit_beside_the_bar_stands_below_it(clock: Any) -> None:
     stream = Terminal()
     with Bars(Console(file=stream, force_terminal=True, width=80, highlight=False, markup=False)) as bars:
         bars.overall(1, 4, "1 of 2 runs done; rcad on digits, seed 1: epoch 3/10  loss 0.31  val_accuracy 95.0%")
@@ -117,7 +114,7 @@ def test_what_does_not_fit_beside_the_bar_stands_below_it(clock: Clock) -> None:
         assert bars._bars.below == ""
 
 
-def test_a_notebook_has_one_line_that_changes(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_has_one_line_that_changes(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[str] = []
 
     def display(bundle: dict[str, str], **options: Any) -> Any:
@@ -129,7 +126,7 @@ def test_a_notebook_has_one_line_that_changes(clock: Clock, capsys: pytest.Captu
     assert [line.split("  ")[0] for line in seen] == [*(f"epoch {epoch}/3" for epoch in range(4)), "done: seed 0"]
 
 
-def test_a_command_in_a_notebook_overwrites_its_line(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_in_a_notebook_overwrites_its_line(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """A notebook knows the carriage return, and no other way to move."""
     with Overwritten() as line:
         play(line, clock, epochs=3)
@@ -172,14 +169,8 @@ def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_portion_of_a_whole() -> None:
-    heard: list[tuple[float, float, str]] = []
-
-    class Hearing(Silent):
-        def overall(self, done: float, total: float, text: str) -> None:
-            heard.append((done, total, text))
-
-    part = Portion(Hearing(), before=2.0, size=4.0, total=10.0, name="rcad")
+    heard = Watcher()
+    part = Portion(heard, before=2.0, size=4.0, total=10.0, name="rcad")
     part.overall(1, 2, "epoch 1/2")
     part.overall(0, 0, "")
-    assert heard == [(4.0, 10.0, "rcad: epoch 1/2"), (2.0, 10.0, "rcad")]
-    assert SILENT.note("nothing") is None  # type: ignore[func-returns-value]
+    assert (heard.shares, heard.texts) == ([(4.0, 10.0), (2.0, 10.0)], ["rcad: epoch 1/2", "rcad"])

@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from forked import Forked
+from made import images
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
 from rcad.runs.config import RunConfig
@@ -69,22 +68,21 @@ def assert_alike(place: Place, alone: Place, config: RunConfig) -> None:
 
 PROGRAM = """
 import sys
-from pathlib import Path
 from train import test_ranks as these
-these.in_a_rank(Path(sys.argv[1]))
+getattr(these, sys.argv[1])(*sys.argv[2:-1])
 """
 
 
-def in_a_rank(folder: Path) -> None:
+def runs_in_a_rank(name: str) -> None:
     torch.set_num_threads(1)
-    place = place_in(folder)
+    place = place_in(folder := Path(name))
     with connected(torch.device("cpu")) as ranks:
         for case in CASES:
             config = config_of(case)
             assert make_together(ranks, config, place, SILENT, minutes=None).complete
-        images = folder.with_name("images")
         streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
-        assert make_together(ranks, streamed_config(images), streaming, SILENT, minutes=None).complete
+        on_disk = streamed_config(folder.with_name("images"))
+        assert make_together(ranks, on_disk, streaming, SILENT, minutes=None).complete
         again = make_together(ranks, config, place, SILENT, minutes=None)
         assert again.already == {config_id(config)}
 
@@ -92,11 +90,9 @@ def in_a_rank(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """The runs of one process, beside the images."""
-    folder, draw = tmp_path_factory.mktemp("alone"), np.random.default_rng(0)
-    for k in range(100):
-        path = folder / "images" / ("val" if k % 5 == 4 else "train") / str(k % 3) / f"{k}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(draw.integers(0, 255, (8, 8), np.uint8)).save(path)
+    folder = tmp_path_factory.mktemp("alone")
+    images(str(folder / "images" / "train"), classes=3, each=27)
+    images(str(folder / "images" / "val"), classes=3, each=7)
     place = place_in(folder / "runs")
     for config in [*map(config_of, CASES), streamed_config(folder / "images")]:
         run(config, place)
@@ -107,7 +103,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
 @pytest.mark.parametrize("size", [2, 3])
 def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) -> None:
     several = place_in(alone.store.path.with_name(f"by {size}"))
-    in_ranks(size, PROGRAM, several.store.path)
+    in_ranks(size, PROGRAM, "runs_in_a_rank", several.store.path)
     for case in CASES:
         config = config_of(case)
         wanted, found = alone.store.get(config_id(config)), several.store.get(config_id(config))
@@ -122,12 +118,6 @@ def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) 
     config = streamed_config(alone.store.path.with_name("images"))
     assert_alike(several, alone, config)
     assert len(several.store.records()) == len(CASES) + 1
-
-
-LAYER = """
-from train import test_ranks as these
-these.norms_in_a_rank()
-"""
 
 
 def norms_in_a_rank() -> None:
@@ -149,14 +139,13 @@ def norms_in_a_rank() -> None:
                     torch.testing.assert_close(layer.get_buffer(name), buffer, rtol=1e-11, atol=1e-13)
                 for name, weight in alone.named_parameters():
                     gradient = layer.get_parameter(name).grad
-                    assert gradient is not None
                     summed = gradient if count < ranks.size else ranks.summed(gradient)
                     torch.testing.assert_close(summed, weight.grad, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) -> None:
-    in_ranks(size, LAYER)
+    in_ranks(size, PROGRAM, "norms_in_a_rank")
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from made import images
 from rcad.data.dataset import Dataset, Split
 from rcad.data.streams import Stream
 from rcad.errors import InputError
@@ -301,10 +302,9 @@ def test_few_examples_to_judge_by_are_said(place: Place) -> None:
 )
 def test_few_small_images_get_the_small_network(side: int, count: int, network: str) -> None:
     asked = configure("d", parse_method("erm"), settings=["train.selection=last", "data.validation=0"])
-    x = np.zeros((1, 1, side, side), np.uint8)
     y = np.arange(count) % 2
-    images = Split(np.broadcast_to(x, (count, 1, side, side)), y)
-    data = Dataset("d", "classification", images, test=Split(images.x[:4], y[:4]), classes=("a", "b"))
+    train = Split(np.broadcast_to(np.uint8(0), (count, 1, side, side)), y)
+    data = Dataset("d", "classification", train, test=Split(train.x[:4], y[:4]), classes=("a", "b"))
     assert type(model_of(asked, prepare(asked, data, torch.device("cpu")))).__name__ == network
 
 
@@ -323,16 +323,10 @@ ON_DISK = ("model.width=4", "train.batch_size=16", "optim.lr=0.01", "model.norm=
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Class folders of digits, train/ and val/."""
-    from PIL import Image
-    from sklearn.datasets import load_digits
-
-    digits = load_digits()
-    root = tmp_path_factory.mktemp("digits")
-    for k in range(180):
-        path = root / ("val" if k % 5 == 4 else "train") / f"{digits.target[k]}"
-        path.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((digits.images[k] * 15).astype("uint8")).save(path / f"{k}.png")
+    """Class folders of images, train/ and val/."""
+    root = tmp_path_factory.mktemp("images")
+    images(str(root / "train"), classes=10, each=14)
+    images(str(root / "val"), classes=10, each=4)
     return root
 
 
@@ -390,7 +384,7 @@ def test_files_that_changed_are_other_data(folder: Path, streamed: Place, tmp_pa
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     run(config_of(copy, "erm"), streamed)
-    next((copy / "train" / "1").glob("*.png")).unlink()
+    next((copy / "train" / "class1").glob("*.png")).unlink()
     with pytest.raises(InputError, match=r"^expected the data that run .* was made from, but .* has changed since"):
         run(config_of(copy, "erm"), streamed)
 

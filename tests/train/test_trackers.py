@@ -1,6 +1,7 @@
 """Trackers are told of every run once, whoever made it; one that fails costs a line and no run."""
 
 import json
+import math
 import os
 import struct
 import sys
@@ -70,11 +71,6 @@ def heard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Heard]:
 @pytest.fixture
 def tracked(place: Place) -> Place:
     return replace(place, track=("heard",))
-
-
-def stopping() -> Watcher:
-    """Ctrl-C in the middle."""
-    return Watcher(lambda watcher: watcher.shares and watcher.done >= 0.5 * watcher.shares[-1][1])
 
 
 def steps(calls: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]:
@@ -160,10 +156,10 @@ def test_what_was_sent_is_sent_again_where_nobody_can_tell(text: str, tracked: P
 def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: type[Heard]) -> None:
     page = tmp_path / "page.png"
     page.write_bytes(b"")
-    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None}, {"nll": 0.1}, {"trial": "x"}]
+    rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None, "brier": math.nan}, {"nll": 0.1}, {"trial": "x"}]
     for count in (1, 2, 4):
-        config = {"data": "digits"}
-        track_study(("heard",), "tune", "a search", tmp_path, config, {"trials": count}, [page], rows=rows[:count])
+        config, results = {"data": "digits"}, {"trials": count, "nll": math.inf}
+        track_study(("heard",), "tune", "a search", tmp_path, config, results, [page], rows=rows[:count])
     assert steps(heard.calls) == [1, 2]
     assert [one[3] for one in heard.calls if one[0] == "log"] == [{"trial": 1, "nll": 0.5}, {"trial": 2}]
     assert [one[3] for one in heard.calls if one[0] == "finish"] == [{"trials": float(count)} for count in (1, 2, 4)]
@@ -191,7 +187,8 @@ def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch)
 def twice(place: Place, name: str) -> RunRecord:
     """A run that was stopped and went on, tracked; and told once more by a third call."""
     place = replace(place, track=(name,))
-    schedule([config(epochs=4)], place, stopping())
+    in_the_middle = Watcher(lambda watcher: watcher.shares and watcher.done >= 0.5 * watcher.shares[-1][1])
+    schedule([config(epochs=4)], place, in_the_middle)
     (record,) = schedule([config(epochs=4)], place).records
     schedule([config(epochs=4)], place)
     assert record.status == "done"

@@ -125,7 +125,7 @@ def load_weights(model: Model, path: str | Path) -> None:
     for key, tensor in stored.items():
         if key not in own:
             raise InputError(f"expected only the model's parameters in {path}, but got {key!r} as well")
-        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+        if tensor.is_floating_point() and not bool(tensor.float().isfinite().all()):  # of eight bits torch cannot ask
             raise InputError(f"expected finite numbers in {path}, but {key!r} has others; name another file")
         if tensor.shape != own[key].shape:
             raise InputError(

@@ -117,7 +117,6 @@ def leaves_of(batch: Batch) -> dict[str, Any]:
 
 
 def mapped(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-
     def changed(value: Any) -> Any:
         return change(value) if isinstance(value, Tensor) else value
 

@@ -121,9 +121,8 @@ class Team:
     def __init__(self, engine: Engine, device: torch.device, *, warnings: set[str] | None = None) -> None:
         self.engine, self.device = engine, device
         self.queue = side_stream(device)  # the context to be in where its runs go on and its steps are taken
-        self.runs: dict[
-            JoinedStepper, Generator[None, None, Any]
-        ] = {}  # those that have not ended, each with its course
+        # Those that have not ended, each with its course.
+        self.runs: dict[JoinedStepper, Generator[None, None, Any]] = {}
         self.size = self.epochs = 0  # how many runs have come, and how many epochs have begun here
         self._warnings = set() if warnings is None else warnings  # shared with other teams: none is given twice
         self._stepper: Stepper | None = None

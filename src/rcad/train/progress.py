@@ -176,8 +176,11 @@ class Lines:
             self._piece = _Clock(0.0)  # the next of this name is another one, with a time of its own
 
     def note(self, text: str) -> None:
+        self._print(f"{visible(text)}\n")
+
+    def _print(self, text: str) -> None:
         with suppress(BrokenPipeError):  # `| head` has seen enough; hours of training must not end with it
-            print(visible(text), file=sys.stderr if self._answer_first else sys.stdout, flush=True)
+            print(text, end="", file=sys.stderr if self._answer_first else sys.stdout, flush=True)
 
     def _is_due(self, name: str) -> bool:
         now = time.monotonic()
@@ -210,7 +213,7 @@ class Overwritten(Lines):
 
     def _say(self, text: str) -> None:
         if text or self._length:
-            print(f"\r{text:<{self._length}}" if text else f"\r{'':{self._length}}\r", end="", flush=True)
+            self._print(f"\r{text:<{self._length}}" if text else f"\r{'':{self._length}}\r")
         self._length = len(text)
 
 

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -189,7 +190,8 @@ def flat(plain: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def numbers(row: Row) -> dict[str, float]:
-    return {name: float(value) for name, value in row.items() if isinstance(value, int | float)}
+    """The finite ones: a file holds no others, and what was sent must not depend on whether it was read from one."""
+    return {name: float(value) for name, value in row.items() if isinstance(value, int | float) and isfinite(value)}
 
 
 class Tracked:
