@@ -1,7 +1,5 @@
 """Accelerate with a method's loss, beyond what `test_adapters` says of every adapter."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 

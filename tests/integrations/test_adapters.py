@@ -3,8 +3,6 @@
 An adapter whose library is missing says in one line what to install.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Images, audio and causal language models through the Trainer: units of alpha, checkpoints, packed rows, LoRA."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +104,7 @@ def audio() -> nn.Module:
     still = {"mask_time_prob": 0.0, "layerdrop": 0.0, "hidden_dropout": 0.0, "attention_dropout": 0.0}
     rest = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "num_labels": LABELS}
     config = transformers.Wav2Vec2Config(**sizes, **encoder, **still, **rest, feat_extract_norm="layer")
-    return transformers.Wav2Vec2ForSequenceClassification(config)  # type: ignore[no-any-return]
+    return transformers.Wav2Vec2ForSequenceClassification(config)
 
 
 def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path: Path) -> None:
@@ -153,7 +151,7 @@ def written_out(model: nn.Module) -> None:
         mask, target = batch["attention_mask"], batch["labels"][:, 1:]
 
         def logits(embedded: Tensor, mask: Tensor = mask) -> Tensor:
-            return model(inputs_embeds=embedded, attention_mask=mask).logits[:, :-1]  # type: ignore[no-any-return]
+            return model(inputs_embeds=embedded, attention_mask=mask).logits[:, :-1]
 
         embedded = model.get_input_embeddings()(batch["input_ids"])  # type: ignore[operator]
         probe = embedded.detach().requires_grad_(True)

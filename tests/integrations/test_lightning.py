@@ -3,8 +3,6 @@
 At the end, in processes of their own: two with DDP, and one whose CPU is told to do bfloat16.
 """
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any
@@ -135,7 +133,7 @@ test_a_batch_of_another_shape = refusals(
 
 class TwoInputs(Plain):
     def forward(self, x: Tensor, table: Tensor) -> Tensor:  # type: ignore[override]
-        return self.net(x + table.mean())  # type: ignore[no-any-return]
+        return self.net(x + table.mean())
 
 
 def test_several_inputs_are_a_mapping() -> None:

@@ -1,7 +1,5 @@
 """Mixed precision where it is used: Lightning and timm on a GPU, in bf16 and in fp16 with a scaler."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

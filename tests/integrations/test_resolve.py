@@ -1,7 +1,5 @@
 """A method in any of its forms becomes the same loss and the same batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The estimators as people use them: parameters, weights, several targets, calibration, scikit-learn around them."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import pickle

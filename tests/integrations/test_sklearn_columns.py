@@ -1,7 +1,5 @@
 """Tables as people have them: text, categories, gaps, sparse matrices, columns that training did not see."""
 
-from __future__ import annotations
-
 import datetime
 import warnings
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Estimators survive: pickle, joblib, copies, and one safetensors file that needs no pickle."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

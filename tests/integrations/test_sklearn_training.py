@@ -1,7 +1,5 @@
 """The estimators train as a plain loop over the core does, and go on: what may change, what stays, what is refused."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor

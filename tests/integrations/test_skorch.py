@@ -1,7 +1,5 @@
 """skorch nets with a method's loss, beyond what `test_adapters` says of every adapter."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from functools import partial
@@ -54,7 +52,7 @@ class Flat(nn.Module):
         self.layers = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
+        return self.layers(x)
 
 
 ProbabilityNet, BinaryNet, MeanNet = (

@@ -1,7 +1,5 @@
 """The numbers on the pages of the stacks are those of their records, and the records' tables are made from them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """timm's task with rcad, beyond what `test_adapters` says of every adapter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -17,12 +15,7 @@ timm: Any = load()
 pytest.importorskip("timm.task")
 
 from timm.data import Mixup  # noqa: E402
-from timm.loss import (  # noqa: E402
-    BinaryCrossEntropy,
-    JsdCrossEntropy,
-    LabelSmoothingCrossEntropy,
-    SoftTargetCrossEntropy,
-)
+from timm.loss import BinaryCrossEntropy, JsdCrossEntropy, LabelSmoothingCrossEntropy, SoftTargetCrossEntropy  # noqa: E402
 from timm.task import ClassificationTask  # noqa: E402
 
 from rcad.integrations.timm import RCADTask, normalisation, rcad_for  # noqa: E402
@@ -34,7 +27,7 @@ MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 
 def network(name: str = "test_resnet", **options: Any) -> nn.Module:
     torch.manual_seed(0)
-    return timm.create_model(name, num_classes=CLASSES, **options)  # type: ignore[no-any-return]
+    return timm.create_model(name, num_classes=CLASSES, **options)
 
 
 def made(loss: nn.Module | None = None, method: Any = "rcad", model: nn.Module | None = None, **options: Any) -> Any:

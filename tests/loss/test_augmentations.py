@@ -1,7 +1,5 @@
 """What happens to a batch, per example and under a generator; and to the training set, in ADA's own units."""
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What looks like a mistake warns once per model, and only then."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """torch.compile around the objective, and a compiled model inside the criterion."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The drop-in surface: what a practitioner's loop does with it, and what a step leaves behind that was broken off."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pass by pass against one graph: every kind of loss, option and model gives the same in both ways."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +38,7 @@ class Deaf(nn.Module):
         self.net = deep_norm_net()
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.net(x.detach())
-        return result
+        return self.net(x.detach())
 
 
 def partly_frozen() -> nn.Module:
@@ -224,8 +221,7 @@ class Checkpointed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.needed.append(x.requires_grad)
-        result: Tensor = checkpoint(self.net, x, use_reentrant=self.reentrant)
-        return result
+        return checkpoint(self.net, x, use_reentrant=self.reentrant)
 
 
 @pytest.mark.parametrize("make", [deep_norm_net, lambda: smooth_net(dropout=0.3).double()])

@@ -1,7 +1,5 @@
 """Several runs in one batch are as many batches: what is drawn, losses, gradients and statistics, run by run."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

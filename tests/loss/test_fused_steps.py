@@ -1,7 +1,5 @@
 """What a step learns beside the model, what it holds in memory, and what can be taken away after each pass."""
 
-from __future__ import annotations
-
 import weakref
 from contextlib import nullcontext
 from typing import Any
@@ -10,19 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fused_cases import (
-    CASES,
-    NLL,
-    OPTIONS,
-    RCAD,
-    SINGLE,
-    STEP,
-    Case,
-    LoudScaler,
-    batch,
-    deep_norm_net,
-    take,
-)
+from fused_cases import CASES, NLL, OPTIONS, RCAD, SINGLE, STEP, Case, LoudScaler, batch, deep_norm_net, take
 from rcad import Criterion, InputError, Term
 from small_nets import CLASSES, assert_same_state
 
@@ -43,8 +29,7 @@ class Shifted(nn.Module):
         self.net = deep_norm_net()
 
     def forward(self, image: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-        result: Tensor = self.net(image + shift)
-        return result
+        return self.net(image + shift)
 
 
 @pytest.mark.parametrize("kind", ["weight", "target", "other input"])
@@ -125,8 +110,7 @@ class Keep(nn.Module):
         self.at_forwards.append(self.alive())
         box = Box()
         self.boxes.append(weakref.ref(box))
-        result: Tensor = Keeping.apply(self.net(x), box)
-        return result
+        return Keeping.apply(self.net(x), box)
 
 
 class Keeping(torch.autograd.Function):

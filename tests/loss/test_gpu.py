@@ -1,7 +1,5 @@
 """What only a GPU can show. Skipped without one."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

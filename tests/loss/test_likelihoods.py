@@ -1,7 +1,5 @@
 """Closed forms, PyTorch's own losses, limits, gradients, saturation and wrong input."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Methods as they are written: rows of a config, text of a user, and rows from before a default changed."""
 
-from __future__ import annotations
-
 from inspect import signature
 
 from one_line import refusals

@@ -1,7 +1,5 @@
 """The ladder of tests, for every method: re-derivation, limits, twins, side effects, training, compile."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import itertools

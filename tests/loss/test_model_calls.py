@@ -1,7 +1,5 @@
 """A model is left as it was found, and its output is found whatever it returns."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from collections.abc import Callable, Iterator
@@ -111,8 +109,7 @@ class Held:
         self.parts = {"nets": [net]}
 
     def __call__(self, x: Tensor) -> Tensor:
-        output: Tensor = self.parts["nets"][0](x)
-        return output
+        return self.parts["nets"][0](x)
 
     def predict(self, x: Tensor) -> Tensor:
         return self(x)
@@ -125,8 +122,7 @@ class Slotted:
         self.net = net
 
     def __call__(self, x: Tensor) -> Tensor:
-        output: Tensor = self.net(x)
-        return output
+        return self.net(x)
 
 
 def of_class(net: nn.Module) -> Any:
@@ -192,8 +188,7 @@ def test_gradients_come_back_and_eval_mode_warns_behind_a_function() -> None:
         passes.append(1)
         if len(passes) > 1:
             raise KeyboardInterrupt
-        output: Tensor = net(z)
-        return output
+        return net(z)
 
     with pytest.raises(KeyboardInterrupt):
         RCAD(0.5, 0.1).backward(failing, x, y)
@@ -228,8 +223,7 @@ class Far:
     """Finds its net by a name that is made when it is called."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        output: Tensor = getattr(sys.modules[__name__], "glob".upper() + "AL")(x)
-        return output
+        return getattr(sys.modules[__name__], "glob".upper() + "AL")(x)
 
 
 def test_what_cannot_be_looked_through_warns() -> None:

@@ -1,7 +1,5 @@
 """Terms as values and which of them are due; then their sum: views, weights, mappings, dense outputs, autocast."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any
@@ -11,15 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from one_line import fails_in_one_line, refusals
-from rcad import (
-    Bernoulli,
-    Categorical,
-    Criterion,
-    Gaussian,
-    GradientStep,
-    Objective,
-    Term,
-)
+from rcad import Bernoulli, Categorical, Criterion, Gaussian, GradientStep, Objective, Term
 from rcad.loss.terms import MEASURES, Losses, active, check_terms, negative_entropy, nll, uniform_cross_entropy
 from small_nets import CLASSES, images, smooth_net
 

@@ -1,7 +1,5 @@
 """Directions by closed form, distances, units, side effects."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

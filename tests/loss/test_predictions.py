@@ -1,7 +1,5 @@
 """What cannot be scored is named in one line; the engine gives an evaluation's numbers, which scikit-learn confirms."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

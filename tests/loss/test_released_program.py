@@ -1,7 +1,5 @@
 """The authors' training step, written anew from its description: `rcad_released` takes the same five steps."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """The toy where the adversarial direction helps: two moons hidden in 625 dimensions."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Distances by a loop, and what a model says along its adversarial directions."""
 
-from __future__ import annotations
-
 import copy
 import logging
 import math
