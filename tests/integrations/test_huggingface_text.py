@@ -15,7 +15,7 @@ import transformers
 from equal import moved, plain_loop, same_parameters
 from one_line import fails_in_one_line
 from rcad import RCAD, Categorical, Gaussian, methods
-from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
+from rcad.integrations.huggingface import MULTI_LABEL, RCADTrainer, RCADTrainerMixin
 from rcad.integrations.resolve import as_method
 from tiny_transformers import LABELS, arguments, bert, collated, llama, pictures, sentences, texts, trained, vit
 from tiny_transformers import gpt2 as language_gpt2
@@ -87,7 +87,7 @@ SAME: dict[str, Any] = {
     "frozen table": (frozen, texts(), {}),
     "tokens": (lambda: bert("TokenClassification"), texts(per_token=True), NEAR),
     "tied embeddings": (tied, labelled(masked), NEAR),
-    "several labels": (lambda: bert(problem_type="multi_label_classification"), labelled(yes_no), NEAR),
+    "several labels": (lambda: bert(problem_type=MULTI_LABEL), labelled(yes_no), NEAR),
     "llama": (llama, sentences(), NEAR),
     "gpt2": (language_gpt2, sentences(), NEAR),
 }
@@ -317,11 +317,8 @@ def t5() -> Any:
     return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0))
 
 
-def bert_for(problem: str) -> Any:
-    return bert(problem_type=problem)
-
-
 BYTES = [{**row, "pixel_values": (255 * row["pixel_values"]).byte()} for row in pictures()]
+CRITERION = {"method": RCAD(1.0, 0.1)}
 NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
 
 
@@ -334,13 +331,8 @@ NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
         (bert, {}, {"_n_gpu": 2}, "expected one GPU per process, but got 2; start with torchrun"),
         (bert("QuestionAnswering"), {}, {}, "but got start_positions, end_positions"),
         (bert(num_labels=1), {}, {}, "num_labels=1; for regression"),
-        (bert_for("regression"), {}, {}, 'likelihood for problem_type="regression"'),
-        (
-            bert_for("multi_label_classification"),
-            {"method": RCAD(1.0, 0.1)},
-            {},
-            'Bernoulli likelihood for problem_type="multi_label_classification", but got Categorical',
-        ),
+        (bert(problem_type="regression"), {}, {}, 'likelihood for problem_type="regression"'),
+        (bert(problem_type=MULTI_LABEL), CRITERION, {}, f'Bernoulli likelihood for problem_type="{MULTI_LABEL}"'),
         (IdsOnly, {}, {}, "expected a model that takes inputs_embeds, which are to move, but IdsOnly"),
         (t5, {"method": "erm"}, {}, "but got T5ForConditionalGeneration, which has an encoder and a decoder"),
         (llama, {"method": None}, {}, 'method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),

@@ -104,10 +104,7 @@ test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve("rcad", imput_key="x"), "but got 'imput_key'; did you mean 'input_key'?"),
     (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
     (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
-    (
-        lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}),
-        "but it belongs to mixup and rcad; write it into",
-    ),
+    (lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write"),
     (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
     (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected a tensor of images (B, C, H, W) for"),
     (lambda: resolve("mixup").batch({"x": torch.rand(4, 3)}, torch.zeros(4)), "for the method 'mixup', but got dict"),

@@ -101,21 +101,11 @@ def test_twins_of_another_class_have_no_part_in_the_measured_alpha() -> None:
     assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
 
-def test_regression_has_defaults_of_its_own() -> None:
-    model = RCADRegressor(max_iter=1).fit(*DIABETES)
-    assert model.method_ == rcad.compose(methods.gaussian(), methods.rcad(0.3, 0.3))
-    assert model.alpha_ == 0.3
-
-
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
     ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
     ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
-    ({"method": "mixup", "alpha": 0.3}, "with a parameter alpha of its step, but got mixup"),
-    (
-        {"method": "ls_on_adv(alpha=auto)"},
-        "expected alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls_on_adv'",
-    ),
+    ({"method": "ls_on_adv(alpha=auto)"}, "alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls"),
     ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
     ({"method": "bernoulli"}, "expected a method for one target per example, but got 'bernoulli'"),
     ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
@@ -125,7 +115,6 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
     ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
     ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
-    ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
     ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
     ({"hidden_layer_sizes": 100}, "as a tuple such as"),
     ({"hidden_layer_sizes": (0,)}, "expected hidden_layer_sizes to be a whole number >= 1"),
@@ -134,7 +123,6 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
-    ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
     ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
@@ -304,10 +292,7 @@ def test_several_labels_stream_and_stop_early() -> None:
 
 test_what_several_labels_cannot_have = refusals(
     ({"class_weight": "balanced"}, "expected class_weight=None for several labels"),
-    (
-        {"method": "label_smoothing + rcad"},
-        "expected a method for several yes/no labels each, but got 'label_smoothing",
-    ),
+    ({"method": "label_smoothing + rcad"}, "a method for several yes/no labels each, but got 'label_smoothing"),
     of=lambda parameters: RCADClassifier(**parameters).fit(*LABELS),
 )
 
@@ -361,20 +346,11 @@ def quick(data: Any = TRAIN) -> RCADClassifier:
 
 
 test_what_cannot_be_calibrated_is_refused_in_one_line = refusals(
-    (
-        lambda: quick().calibrate(HELD[0][:8], HELD[1][:8]).predict_set(HELD[0]),
-        "at least 9 rows to calibrate a coverage of 0.9, but got 8; calibrate with",
-    ),
-    (
-        lambda: quick().calibrate(*HELD).predict_set(HELD[0], coverage=90),
-        "coverage to be a number between 0 and 1, but",
-    ),
+    (lambda: quick().calibrate(HELD[0][:8], HELD[1][:8]).predict_set(HELD[0]), "at least 9 rows .. of 0.9, but got 8;"),
+    (lambda: quick().calibrate(*HELD).predict_set(HELD[0], coverage=90), "to be a number between 0 and 1, but got 90"),
     (lambda: quick().calibrate(HELD[0], HELD[1] + 11), "labels among the 10 classes known, but got 11"),
     (lambda: quick(LABELS).calibrate(*LABELS), "expected one class for each row to calibrate sets"),
-    (
-        lambda: quick().calibrate(*HELD).partial_fit(*TRAIN).predict_set(HELD[0]),
-        "expected calibrate(X, y) with rows that fit has not seen first",
-    ),
+    (lambda: quick().calibrate(*HELD).partial_fit(*TRAIN).predict_set(HELD[0]), "rows that fit has not seen first"),
 )
 
 
@@ -392,9 +368,7 @@ def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding() -> None:
     assert captured.predict_proba(x) == pytest.approx(cpu.predict_proba(x), abs=1e-5)
 
 
-@parametrize_with_checks(
-    [RCADClassifier(max_iter=40, learning_rate=0.01), RCADRegressor(max_iter=20, learning_rate=0.01)]
-)
+@parametrize_with_checks([kind(max_iter=40, learning_rate=0.01) for kind in (RCADClassifier, RCADRegressor)])
 def test_scikit_learn_accepts_the_estimators(estimator: Any, check: Any) -> None:
     """All of its own checks, without exemptions."""
     check(estimator)

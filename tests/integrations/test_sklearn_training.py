@@ -3,7 +3,6 @@
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -99,14 +98,6 @@ def test_weights_and_mixing_equal_the_core_too() -> None:
         # The columns were standardised with the weights, which the loop takes from the estimator.
         net = plain_loop(estimator, method.criterion(units="input"), **loop)
         assert differ(estimator.module_, net) < 1e-9
-
-
-@pytest.mark.parametrize("estimator", [RCADClassifier(**SHORT), RCADRegressor(**SHORT)], ids=["labels", "reals"])
-def test_the_lean_step_equals_the_core_s(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = estimator.fit(*data(estimator)).module_
-    monkeypatch.setattr(network.StackedMethod, "of", Mock(side_effect=InputError("cannot be stacked")))
-    exact = estimator.fit(*data(estimator)).module_
-    assert 0 < differ(fast, exact) < 1e-9
 
 
 @pytest.mark.parametrize("name", rcad.METHODS)
@@ -296,15 +287,7 @@ def test_a_batch_need_not_hold_the_class_that_has_a_weight() -> None:
 test_what_cannot_be_trained_is_refused_in_one_line = refusals(
     (RCADRegressor("erm", learning_rate=1e30, max_iter=20).fit, DIABETES, "expected a finite loss, but it was .. rate"),
     (RCADRegressor(early_stopping=True).partial_fit, DIABETES, "expected early_stopping=False with partial_fit"),
-    (
-        partial(RCADClassifier(class_weight="balanced").partial_fit, classes=CLASSES),
-        WINE,
-        "expected class_weight=None or a dict with partial_fit, but got 'balanced'",
-    ),
-    (
-        RCADClassifier("me_ada(epochs=2, rounds=1)", max_iter=3).fit,
-        (*WINE, np.linspace(1, 2, len(WINE[1]))),
-        "no weights with 'me_ada'",
-    ),
+    (RCADClassifier(class_weight="balanced").partial_fit, (*WINE, CLASSES), "with partial_fit, but got 'balanced'"),
+    (RCADClassifier("me_ada(epochs=1)").fit, (*WINE, np.linspace(1, 2, len(WINE[1]))), "no weights with 'me_ada'"),
     of=lambda train, rows: train(*rows),
 )

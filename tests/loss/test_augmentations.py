@@ -17,14 +17,13 @@ from rcad.models import Model, build
 from small_nets import CLASSES, images, left_alone, soft
 
 ALL = [PadCrop(), Flip(), Cutout(4), Mixup(), Cutmix()]
-ids = [type(step).__name__ for step in ALL]
 
 
 def seeded(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize("step", ALL, ids=ids)
+@pytest.mark.parametrize("step", ALL, ids=lambda step: type(step).__name__)
 def test_shape_range_and_generator(step: Any) -> None:
     x, y = images(64)
     kept, rng = x.clone(), torch.get_rng_state()
@@ -36,16 +35,6 @@ def test_shape_range_and_generator(step: Any) -> None:
     again = step(x, y, classes=CLASSES, generator=seeded())
     assert all(map(torch.equal, again, (moved, target)))
     assert not torch.equal(moved, step(x, y, classes=CLASSES, generator=seeded(1))[0])
-
-
-@pytest.mark.parametrize("step", ALL, ids=ids)
-def test_each_example_has_a_draw_of_its_own(step: Any) -> None:
-    x = torch.rand(1, 3, 8, 8, generator=seeded(3)).expand(64, 3, 8, 8) * torch.linspace(0.5, 1, 64).view(-1, 1, 1, 1)
-    y = torch.arange(64) % CLASSES
-    moved, _ = step(x, y, classes=CLASSES, generator=seeded())
-    relative = moved / torch.linspace(0.5, 1, 64).view(-1, 1, 1, 1)
-    distinct = {tuple(row.flatten().mul(1000).round().tolist()) for row in relative}
-    assert len(distinct) >= (2 if isinstance(step, Flip) else 20)
 
 
 def test_crops_are_windows_of_the_padded_image() -> None:
@@ -87,6 +76,7 @@ def test_mixup_blends_images_and_targets_alike() -> None:
     mixed, target = Mixup(1.0)(x, torch.arange(CLASSES), classes=CLASSES, generator=seeded())
     torch.testing.assert_close(mixed[:, :, 0, 0], target)
     torch.testing.assert_close(target.sum(1), torch.ones(CLASSES))  # nothing is smoothed
+    assert len(target.amax(1).unique()) >= 3, "each example has a draw of its own"
     blend = soft(torch.arange(CLASSES))
     _, target = Mixup(1.0)(x, blend, generator=seeded())
     torch.testing.assert_close(target, mixed[:, :, 0, 0] @ blend)
@@ -98,7 +88,7 @@ def test_cutmix_targets_are_the_pasted_areas() -> None:
     mixed, target = Cutmix()(x, y, classes=CLASSES, generator=seeded())
     torch.testing.assert_close(mixed.mean((2, 3)), target)
     assert bool((mixed.sum(1) == 1).all())  # every pixel comes from one image
-    assert bool((target.max(1).values < 1).any())
+    assert len(target.amax(1).unique()) >= 10, "each example has a draw of its own"
     never, plain = Cutmix(p=0.0)(x, y, classes=CLASSES, generator=seeded())
     assert torch.equal(never, x)
     torch.testing.assert_close(plain, torch.eye(CLASSES)[y])
@@ -119,23 +109,6 @@ def test_steps_apply_in_order() -> None:
     by_hand = Mixup()(Flip()(x, y, generator=draw)[0], y, classes=CLASSES, generator=draw)
     ours = augment([Flip(), Mixup()], x, y, classes=CLASSES, generator=seeded(4))
     assert all(map(torch.equal, ours, by_hand))
-
-
-test_wrong_values_are_named = refusals(
-    (lambda: PadCrop(0), "expected padding to be a whole number >= 1"),
-    (lambda: Cutout(1.5), "expected length to be a whole number"),
-    (lambda: Flip(1.5), "expected p to be a probability"),
-    (lambda: Mixup(0.0), "expected alpha to be a finite number > 0"),
-    (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
-    (lambda: Mixup()(*images()), "expected the number of classes"),
-    (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
-    (lambda: Mixup()(images()[0].byte(), images()[1], classes=5), "inputs to mix, but got torch.uint8; convert"),
-    *(
-        (lambda step=step: augment([step], torch.rand(7, 9), torch.arange(7), classes=7), f"(B, C, H, W) for {step}")
-        for step in ALL
-        if not isinstance(step, Mixup)
-    ),
-)
 
 
 def small_net() -> Model:
@@ -189,7 +162,7 @@ def test_memory_is_capped_and_said(caplog: pytest.LogCaptureFixture) -> None:
     net, (x, y) = small_net(), images(20)
     growth = FeatureAscent(steps=1, max_bytes=8 * x[0].numel() * 4, levels=None, step_size=1e-9)
     with caplog.at_level(logging.WARNING, "rcad"):
-        grown, labels = growth.grow(net, x, y, generator=torch.Generator().manual_seed(0))
+        grown, labels = growth.grow(net, x, y, generator=seeded())
     assert len(grown) == len(labels) == 8
     assert "growing 8 of 20 examples" in caplog.text
     sources = [next(i for i in range(20) if torch.allclose(x[i], g, atol=1e-5)) for g in grown]
@@ -202,7 +175,16 @@ def test_rounds_come_every_so_many_epochs() -> None:
     assert [epoch for epoch in range(60) if growth.due(epoch)] == [10, 20]
 
 
-test_wrong_input_is_named = refusals(
+test_wrong_values_are_named = refusals(
+    (lambda: PadCrop(0), "expected padding to be a whole number >= 1"),
+    (lambda: Cutout(1.5), "expected length to be a whole number"),
+    (lambda: Flip(1.5), "expected p to be a probability"),
+    (lambda: Mixup(0.0), "expected alpha to be a finite number > 0"),
+    (lambda: Cutmix(1.0, -0.1), "expected p to be a finite number >= 0"),
+    (lambda: Mixup()(*images()), "expected the number of classes"),
+    (lambda: Mixup().images(images()[0]), "Mixup mixes labels too"),
+    (lambda: Mixup()(images()[0].byte(), images()[1], classes=5), "inputs to mix, but got torch.uint8; convert"),
+    (lambda: augment([Cutmix()], torch.rand(7, 9), torch.arange(7), classes=7), "(B, C, H, W) for Cutmix"),
     (lambda: FeatureAscent().grow(nn.Linear(2, 2), *images()), "features() and head(), but got Linear"),
     (lambda: FeatureAscent(max_bytes=1).grow(small_net(), *images()), "at least one example"),
     (lambda: FeatureAscent(rounds=0), "expected rounds to be a whole number >= 1"),

@@ -98,7 +98,7 @@ def test_an_optimizer_that_steps_in_the_backward_sees_the_whole_gradient() -> No
 
 
 NET, (X, Y) = smooth_net(), images()
-PLAIN = RCAD(0.5, 0.1)
+PLAIN, RANDOM = RCAD(0.5, 0.1), methods.rcad_random(1.0, 0.1).criterion()
 test_wrong_calls_are_named = refusals(
     (lambda: rcad_loss(NET, X, Y, alpha=-1.0, lam=0.1), "expected alpha to be a finite number >= 0"),
     (lambda: rcad_loss(NET, X, Y, alpha=0.5, lam=-0.1), "expected lam to be a finite number >= 0"),
@@ -115,10 +115,7 @@ test_wrong_calls_are_named = refusals(
     (lambda: PLAIN(NET, X, Y, foo=1), "expected an option to be one of weight, raw, raw_target, but got 'foo'"),
     (lambda: PLAIN.load_state_dict({}), "expected the criterion's state.step to be of type int, but got None"),
     (lambda: PLAIN.load_state_dict(None), "expected the criterion's state to be of type dict, but got None"),
-    (
-        lambda: methods.rcad_random(1.0, 0.1).criterion()(NET, X, Y, generator=0),
-        "expected the generator to be a torch.Generator, but got 0",
-    ),
+    (lambda: RANDOM(NET, X, Y, generator=0), "expected the generator to be a torch.Generator, but got 0"),
     (lambda: PLAIN.backward(Keeping(), X, Y), "such as a weight that the model keeps; use criterion(model, x, y)"),
     (torch.no_grad()(lambda: PLAIN.backward(NET, X, Y)), "backward() was called under no_grad"),
 )
@@ -171,7 +168,7 @@ def test_no_half_step_is_left(name: str, accumulated: bool, error: type[BaseExce
         net.passes, net.fails, net.error = 0, fails, error
         random = torch.get_rng_state()
         try:
-            criterion.backward(net, x, y, generator=torch.Generator().manual_seed(0))
+            criterion.backward(net.forward, x, y, generator=torch.Generator().manual_seed(0))
         except error:
             failed += 1
             for one, gradient, was in zip(learned, before, held, strict=True):
@@ -187,7 +184,7 @@ def test_no_half_step_is_left(name: str, accumulated: bool, error: type[BaseExce
 def test_the_meta_device_is_refused() -> None:
     x, y = batch()
     net = Net()
-    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
+    for call in (PLAIN, PLAIN.backward):
         with pytest.raises(InputError, match="expected inputs with values, but got the meta device"):
             call(net, x.to("meta"), y.to("meta"))
         with pytest.raises(InputError, match=r"expected a model with values, but got the meta device, .*to_empty"):

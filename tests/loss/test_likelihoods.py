@@ -169,16 +169,13 @@ def test_labels_of_8_bits_are_compared_as_numbers(classes: int, label: int) -> N
 
 test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
-    (lambda: Categorical(smoothing="a"), "expected smoothing"),  # type: ignore[arg-type]
     (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),  # type: ignore[arg-type]
     (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
-    *(
-        (lambda weight=weight: Categorical(weight=weight), f"weight to be numbers, one per class, but got {weight!r}")
-        for weight in (2.0, "abc")
-    ),
+    (lambda: Categorical(weight=2.0), "weight to be numbers, one per class, but got 2.0"),
+    (lambda: Categorical(weight="abc"), "weight to be numbers, one per class, but got 'abc'"),
     (
         lambda: Categorical(ignore_index=2).check_values(LOGITS, LABELS * 0 + 2),
-        "none of ignore_index, which is for dense ones, but got 2; drop the examples to be ignored",
+        "dense ones, but got 2; drop the examples",
     ),
     (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
     (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
@@ -186,13 +183,10 @@ test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
     (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
     (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
-    (
-        lambda: Categorical().check_shapes(LOGITS, LABELS.double()),
-        "(9,); pass y.long(), or for regression targets likelihood=Gaussian()",
-    ),
     (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
-    (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
     (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
+    (lambda: Categorical().check_values(LOGITS, 1.5 * SOFT), "sum to 1"),
+    (lambda: Categorical().check_values(LOGITS, SOFT / 0 * 0), "but got a smallest entry of nan"),
     (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
     (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),
     (lambda: Gaussian(cap=(0.0, 1.0)).check_shapes(LOGITS[:, :2], LOGITS[:, 0]), "expected 1 caps"),

@@ -22,18 +22,14 @@ SMOOTHED = (("label_smoothing", (("eps", 0.6),)), ("rcad", (("alpha", 1.0), ("la
 
 
 test_bad_rows_are_named = refusals(
-    ("rcad", "expected method to be a list of at least one row, but got 'rcad'"),
     ([], "expected method to be a list of at least one row, but got []"),
     (["rcad"], "expected method[0] to be a table with a name, but got 'rcad'"),
     ([{"alpha": 0.5}], "expected method[0].name, but it is missing"),
     ([(1, ())], "expected method[0].name to be the name of a method, but got 1"),
-    ([(" ", ())], "expected method[0].name to be the name of a method, but got ' '"),
     ([("rcad", 3)], "expected the parameters of method[0] to be pairs, but got 3"),
     ([("rcad", [("a b", 1)])], "expected a parameter of method[0] to be a plain name, but got 'a b'"),
-    ([("rcad", [("name", 1)])], "expected a parameter of method[0] to be a plain name, but got 'name'"),
     ([("rcad", [("a", 1), ("a", 2)])], "expected each parameter of method[0] once, but got ['a', 'a']"),
     ([("rcad", {"alpha": float("inf")})], "expected method[0].alpha to be a finite number"),
-    ([("rcad", {"alpha": object})], "expected method[0].alpha to be a finite number"),
     ([("rcad", {"bounds": [0.0, float("nan")]})], "expected method[0].bounds[1] to be a finite number"),
     of=method_rows,
 )
@@ -54,13 +50,10 @@ def test_plain_rows_and_text_go_both_ways() -> None:
     assert parse_method(method_text(rows)) == rows
 
 
-def test_a_default_written_out_is_dropped() -> None:
+def test_a_default_written_out_is_dropped_and_one_that_changed_is_said() -> None:
     defaults = {"mixup": {"alpha": 1.0, "every": 1, "bounds": None}}
     rows = method_rows([("mixup", {"alpha": 1.0, "every": True, "bounds": None, "p": 0.1}), ("erm", {"x": 1})])
     assert without_defaults(rows, defaults) == (("mixup", (("every", True), ("p", 0.1))), ("erm", (("x", 1),)))
-
-
-def test_runs_with_the_values_of_before_keep_their_rows_and_new_ones_say_theirs() -> None:
     defaults = {"rcad": {"alpha": "auto", "lam": "auto"}}
     assert without_defaults(method_rows([("rcad", {"alpha": 0.5, "lam": 0.02})]), defaults) == (("rcad", ()),)
     today = spelled([("rcad", ())])

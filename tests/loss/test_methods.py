@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from one_line import fails_in_one_line, refusals
 from rcad import METHODS, Categorical, Method, Term, augment, compose, method, methods
+from rcad.errors import html_table
 from rcad.loss.methods import SLOTS
 from rederived import REDERIVED, Loss, rcad
 from small_nets import (
@@ -108,8 +109,7 @@ def test_smoothed_labels_leave_the_direction_alone_unless_asked(
 
 def test_the_random_control_is_rcad_with_another_direction() -> None:
     net, batch = smooth_net().double(), views("rcad_random", torch.float64)
-    generator = torch.Generator().manual_seed(7)
-    draw = torch.randn(batch["x"].shape, dtype=torch.float64, generator=generator)
+    draw = torch.randn(batch["x"].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
     moved = batch["x"] + 0.5 * draw / draw.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
     p = net(moved).softmax(1)
     expected = nn.functional.cross_entropy(net(batch["x"]), batch["target"]) + 0.02 * (p * p.log()).sum(1).mean()
@@ -222,10 +222,7 @@ def test_every_loss_matches_under_compile(name: str) -> None:
     assert_same_state(*nets)
 
 
-PAIRS = list(itertools.combinations(sorted(METHODS), 2))
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_method_prints_compares_hashes_and_saves_itself(name: str) -> None:
     value = METHODS[name]()
     assert value == METHODS[name]()
@@ -237,30 +234,21 @@ def test_a_method_prints_compares_hashes_and_saves_itself(name: str) -> None:
     assert value.name == name
 
 
-def test_a_method_is_a_table_of_its_parts_in_a_notebook() -> None:
-    shown = compose(methods.mixup(alpha=0.3), methods.rcad(alpha=1.0, lam=0.1))._repr_html_()
-    assert shown.startswith(
-        "<table><tr><th>mixup</th><td>alpha = 0.3</td></tr><tr><th>rcad</th><td>alpha = 1.0, lam = "
-    )
-    assert "norm = &#x27;l2&#x27;" in shown
-    assert "<td>no parameters</td>" in methods.erm()._repr_html_()
-
-
-def test_terms_of_ones_own_are_shown_and_come_in_a_tuple() -> None:
+def test_its_parts_are_shown_and_terms_of_ones_own_come_in_a_tuple() -> None:
     term = Term("mine", lambda likelihood, output, target: output[:, 0], weight=0.5)
-    value = compose(methods.erm(), Method(extra=(term,)))
-    assert repr(value) == "erm() + Method(mine: weight=0.5)"
-    assert "<th>mine</th><td>weight = 0.5</td>" in value._repr_html_()
+    value = compose(methods.erm(), methods.mixup(alpha=0.3), Method(extra=(term,)))
+    assert repr(value) == "erm() + mixup(alpha=0.3) + Method(mine: weight=0.5)"
+    rows = {"erm": "no parameters", "mixup": "alpha = 0.3", "mine": "weight = 0.5"}
+    assert value._repr_html_() == html_table(rows)
     assert repr(Method()) == "Method()"
     with fails_in_one_line("expected extra to be a tuple, but got the term 'mine' alone; write (term,)"):
         Method(extra=term)  # type: ignore[arg-type]
 
 
 def test_the_methods_are_one_module_under_both_names() -> None:
-    module = importlib.import_module("rcad.methods")
-    assert module is methods is importlib.import_module("rcad.loss.methods")
-    assert sorted(module.__all__) == sorted([*METHODS, "METHODS", "Method", "compose", "method"])
-    assert all(getattr(module, name) is METHODS[name] for name in METHODS)
+    assert importlib.import_module("rcad.methods") is methods is importlib.import_module("rcad.loss.methods")
+    assert sorted(methods.__all__) == sorted([*METHODS, "METHODS", "Method", "compose", "method"])
+    assert all(getattr(methods, name) is METHODS[name] for name in METHODS)
 
 
 REGRESSION = {"gaussian", "bernoulli"}
@@ -275,7 +263,7 @@ def conflict(first: str, second: str) -> bool:
     return fields or bool(steps or terms) or ("ls_on_adv" in (first, second) and bool({first, second} & REGRESSION))
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=[" + ".join(pair) for pair in PAIRS])
+@pytest.mark.parametrize(("first", "second"), itertools.combinations(NAMES, 2))
 def test_every_pair_composes_or_says_why_not(first: str, second: str) -> None:
     one, two = METHODS[first](), METHODS[second]()
     if conflict(first, second):
@@ -314,9 +302,6 @@ test_conflicts_and_wrong_names_are_named = refusals(
     (lambda: compose(), "at least one method"),
     (lambda: method("rcda"), "but got 'rcda'; did you mean 'rcad'?"),
     (lambda: method("rcad", alfa=1.0), "expected a parameter of rcad to be one of alpha, lam"),
-    (lambda: method("rcad", alpha=-1), "expected alpha to be a finite number >= 0, but got -1"),
-    (lambda: method("rcad", alpha="big"), "expected alpha to be a finite number >= 0, but got 'big'"),
-    (lambda: Method.from_dict({}), "a list under 'methods'"),
     (lambda: Method.from_dict({"methods": []}), "a list under 'methods'"),
     (lambda: Method.from_dict({"methods": [{"alpha": 1.0}]}), "expected method to be one of"),
 )

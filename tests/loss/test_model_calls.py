@@ -1,7 +1,6 @@
 """A model is left as it was found, and its output is found whatever it returns."""
 
 import copy
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from torch.func import functional_call
 from torch.nn.utils import spectral_norm
 
 from one_line import fails_in_one_line, refusals
-from rcad import RCAD, Criterion, InputError, Objective, frozen_batch_stats
+from rcad import RCAD, Criterion, Objective, frozen_batch_stats
 from rcad.loss.model_calls import logits_of
 from small_nets import images, norm_net, smooth_net
 
@@ -49,17 +48,10 @@ def test_logits_are_found(output: Any, choice: Any) -> None:
 
 test_other_outputs_and_choices_that_are_not_there_are_refused = refusals(
     *((output, None, "expected the model") for output in (None, 3.0, {"features": LOGITS}, (torch.tensor(1.0),))),
-    (
-        (LOGITS, LOGITS),
-        2,
-        "expected output=2 to name a tensor of what the model returns, but got IndexError from tuple",
-    ),
+    ((LOGITS, LOGITS[:, :2]), None, "tensors of the shapes (3, 4), (3, 2); say which with output="),
+    ((LOGITS, LOGITS), 2, "expected output=2 to name a tensor .. but got IndexError from tuple"),
     ({"logits": LOGITS}, "mine", "but got KeyError from dict with the keys logits"),
-    (
-        SimpleNamespace(logits=LOGITS),
-        "mine",
-        "expected output='mine' to .. but got AttributeError from SimpleNamespace",
-    ),
+    (SimpleNamespace(logits=LOGITS), "mine", "output='mine' to .. but got AttributeError from SimpleNamespace"),
     ((LOGITS, None), 1, "but got NoneType from tuple of 2"),
     of=logits_of,
 )
@@ -94,14 +86,6 @@ def test_the_part_that_is_named_is_trained(output: Any, fused: bool) -> None:
     torch.testing.assert_close([p.grad for p in net.parameters()], [p.grad for p in plain.parameters()])
 
 
-def test_features_beside_logits_are_never_trained_for_them() -> None:
-    """The first tensor used to be taken: 7 "classes" fit labels of 4, and the head learned nothing."""
-    message = r"the shapes \(6, 7\), \(6, 4\); say which with output="
-    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
-        with pytest.raises(InputError, match=message):
-            call(TwoOutputs(), X, Y)
-
-
 class Held:
     """A wrapper that is no module: it holds one."""
 
@@ -110,27 +94,6 @@ class Held:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.parts["nets"][0](x)
-
-    def predict(self, x: Tensor) -> Tensor:
-        return self(x)
-
-
-class Slotted:
-    __slots__ = ("net",)
-
-    def __init__(self, net: nn.Module) -> None:
-        self.net = net
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.net(x)
-
-
-def of_class(net: nn.Module) -> Any:
-    return type("Local", (), {"__call__": lambda self, x: net(x)})()
-
-
-def by_default(net: nn.Module) -> Any:
-    return lambda x, inner=net: inner(x)
 
 
 GLOBAL = norm_net()
@@ -144,13 +107,11 @@ def by_name(net: nn.Module) -> Any:
 CALLABLES: dict[str, Callable[[nn.Module], Any]] = {
     "bound": lambda net: net.forward,
     "closure": lambda net: lambda x: net(x),
-    "default": by_default,
+    "default": lambda net: lambda x, inner=net: inner(x),
     "global": by_name,
     "partial": lambda net: partial(net),
     "held": Held,
-    "slotted": Slotted,
-    "method": lambda net: Held(net).predict,
-    "class": of_class,
+    "class": lambda net: type("Local", (), {"__call__": lambda self, x: net(x)})(),
     "functional": lambda net: lambda x: functional_call(net, dict(net.named_parameters()), (x,)),
     "compiled": lambda net: torch.compile(net.forward, backend="eager"),
     "fx": torch.fx.symbolic_trace,
@@ -178,25 +139,6 @@ def test_averages_stay_at_x_however_the_model_is_called(name: str) -> None:
         torch.testing.assert_close(buffer, expected, msg=key)
 
 
-def test_gradients_come_back_and_eval_mode_warns_behind_a_function() -> None:
-    (x, y), net = images(), smooth_net()
-    RCAD(0.5, 0.1).backward(lambda z: net(z), x, y)
-    before = copy.deepcopy([p.grad for p in net.parameters()])
-    passes: list[int] = []
-
-    def failing(z: Tensor) -> Tensor:
-        passes.append(1)
-        if len(passes) > 1:
-            raise KeyboardInterrupt
-        return net(z)
-
-    with pytest.raises(KeyboardInterrupt):
-        RCAD(0.5, 0.1).backward(failing, x, y)
-    assert all(map(torch.equal, before, [p.grad for p in net.parameters()]))
-    with pytest.warns(UserWarning, match="eval mode"):
-        RCAD(0.5, 0.1)(net.eval().forward, x, y)
-
-
 @pytest.fixture
 def alone() -> Iterator[None]:
     """A process group of this process alone."""
@@ -219,16 +161,10 @@ def test_a_static_graph_is_refused_where_there_are_two_passes() -> None:
     whole(x, y).total.backward()
 
 
-class Far:
-    """Finds its net by a name that is made when it is called."""
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return getattr(sys.modules[__name__], "glob".upper() + "AL")(x)
-
-
 def test_what_cannot_be_looked_through_warns() -> None:
+    far = type("Far", (), {"__call__": lambda self, x: globals()["GLOBAL"](x)})()
     with pytest.warns(UserWarning, match="no layers were found behind this Far, .* pass the module itself"):
-        RCAD(0.5, 0.1)(Far(), *images())
+        RCAD(0.5, 0.1)(far, *images())
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from one_line import fails_in_one_line, refusals
 from predictions import cases
-from rcad import InputError
 from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
-from rcad.loss.predictions import Check, ece, fetch, label_scores, log_confidence, reliability, value_scores, width_bins
+from rcad.loss.predictions import ece, label_scores, log_confidence, reliability, value_scores, width_bins
 from rcad.train.task import scores
 
 METRICS = [ece, reliability, classification, top_accuracy, risk_coverage, fit_temperature]
@@ -38,14 +37,6 @@ def test_faults_are_named(metric: Callable[..., Any], fault: str) -> None:
     output, y, says = BAD[fault]
     with fails_in_one_line(match=says):
         metric(output, y)
-
-
-def test_fetch_keeps_names_and_lengths_apart() -> None:
-    fine = Check(torch.tensor(False), lambda: "never")
-    found = fetch({"a": torch.tensor(2), "b": torch.tensor([[1.5], [2.5]]), "c": torch.zeros(0)}, [fine, fine])
-    assert found == {"a": [2.0], "b": [1.5, 2.5], "c": []}
-    with pytest.raises(InputError, match="second"):
-        fetch({"a": torch.tensor(2)}, [fine, Check(torch.tensor(True), lambda: "second")])
 
 
 def test_confidence_that_rounds_to_one_still_ranks() -> None:

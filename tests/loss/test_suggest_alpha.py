@@ -43,12 +43,6 @@ def test_a_loop_gives_the_same(count: int, width: int, seed: int) -> None:
     torch.testing.assert_close(nearest_other_class(x, y), torch.tensor(by_hand), rtol=1e-4, atol=1e-5)
 
 
-def test_near_neighbours_far_from_the_origin_are_measured_exactly() -> None:
-    x = torch.tensor([[1000.0, 0.0], [1000.0, 0.25], [2000.0, 0.0]])
-    distance = nearest_other_class(x, torch.tensor([0, 1, 1]))
-    torch.testing.assert_close(distance, torch.tensor([0.25, 0.25, 1000.0]))
-
-
 @pytest.mark.parametrize(("offset", "kind"), [(1e4, torch.float32), (1e4, torch.float64), (1e9, torch.float64)])
 def test_an_offset_that_all_share_changes_nothing(offset: float, kind: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -85,9 +79,6 @@ def test_arrays_lists_and_bytes_are_read_too() -> None:
         for fine in (8 * x - 4, 255 * x.flatten(1)):  # neither looks like bytes
             suggest_alpha(fine, y)
 
-
-def test_bytes_as_floats_warn() -> None:
-    x, y = images(30)
     with pytest.warns(UserWarning, match=r"span \[0.*, 25.*\] and look scaled, .*; divide them by 255") as caught:
         scaled = suggest_alpha(255 * x, y)
     assert scaled == pytest.approx(255 * suggest_alpha(x, y))
@@ -95,11 +86,6 @@ def test_bytes_as_floats_warn() -> None:
 
 
 TWINS = torch.tensor([[0.0], [0.0], [0.0], [0.0], [5.0], [7.0]]), torch.tensor([0, 1, 0, 1, 0, 1])
-
-
-def test_identical_examples_of_two_classes_do_not_count() -> None:
-    assert nearest_other_class(*TWINS).tolist() == [0, 0, 0, 0, 2, 2]
-    assert suggest_alpha(*TWINS) == 1.0
 
 
 IMAGES = images()[0]
@@ -241,11 +227,6 @@ def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha
         taught(criterion, [(X, Y[:, None].float())])
     taught(criterion, [(X, Y)])
     assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))
-
-
-def test_the_weight_of_real_targets_is_their_own() -> None:
-    assert RCAD(**GAUSSIAN).lam == 0.3
-    assert resolve("rcad", **GAUSSIAN).criterion.asked.terms[1].weight == 0.3
 
 
 def test_what_was_measured_is_saved_and_goes_on() -> None:
