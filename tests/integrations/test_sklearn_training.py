@@ -3,7 +3,6 @@
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -27,14 +26,14 @@ from rcad.train.task import derived
 
 CLASSES = [0, 1, 2]
 EPOCHS, BATCH = 4, 50
-SHORT: dict[str, Any] = {"max_iter": EPOCHS, "batch_size": BATCH, "random_state": 0, "hidden_layer_sizes": (20, 10)}
+SHORT = {"max_iter": EPOCHS, "batch_size": BATCH, "random_state": 0, "hidden_layer_sizes": (20, 10)}
 
 
-def data(estimator: Any) -> tuple[Any, Any]:
+def data(estimator):
     return DIABETES if isinstance(estimator, RCADRegressor) else WINE
 
 
-def plain_loop(estimator: Any, criterion: rcad.Criterion, weight: Any = None, mix: Any = (), given: Any = None) -> MLP:
+def plain_loop(estimator, criterion, weight=None, mix=(), given=None):
     """What a user would write: the core's criterion, torch's AdamW, one batch after the other."""
     x, y = given or data(estimator)
     features = torch.from_numpy(estimator.columns_.transform(_table(list(x.T), len(x)), x.dtype))
@@ -58,7 +57,7 @@ def plain_loop(estimator: Any, criterion: rcad.Criterion, weight: Any = None, mi
     return net
 
 
-def differ(one: torch.nn.Module, other: torch.nn.Module) -> float:
+def differ(one, other):
     pairs = zip(one.parameters(), other.parameters(), strict=True)
     return max((a - b).abs().max().item() for a, b in pairs)
 
@@ -80,7 +79,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_equal_to_a_plain_loop_over_the_core(name: str) -> None:
+def test_equal_to_a_plain_loop_over_the_core(name):
     """Up to rounding: the lean step sums in another order. Adam divides by small numbers, hence 1e-9 and not 1e-15."""
     estimator, method = CASES[name]
     given = {"several labels": LABELS, "several reals": REALS}.get(name, data(estimator))
@@ -91,7 +90,7 @@ def test_equal_to_a_plain_loop_over_the_core(name: str) -> None:
     assert differ(begun, net) > 1e-3
 
 
-def test_weights_and_mixing_equal_the_core_too() -> None:
+def test_weights_and_mixing_equal_the_core_too():
     weight, mixed = np.linspace(0.5, 2, len(WINE[1])), methods.mixup(0.4)
     for method, loop in ((methods.rcad(1.0, 0.3), {"weight": weight}), (mixed, {"mix": mixed.augment})):
         estimator = RCADClassifier(method, **SHORT).fit(*WINE, sample_weight=loop.get("weight"))
@@ -101,7 +100,7 @@ def test_weights_and_mixing_equal_the_core_too() -> None:
 
 
 @pytest.mark.parametrize("name", rcad.METHODS)
-def test_every_method_trains_on_a_table(name: str) -> None:
+def test_every_method_trains_on_a_table(name):
     estimator = RCADClassifier(name, max_iter=12, random_state=0)
     if name in ("data_augmentation", "cutout", "cutmix", "gaussian", "bernoulli"):
         with pytest.raises(InputError, match=r"expected (a method for|regression targets for)"):
@@ -110,14 +109,14 @@ def test_every_method_trains_on_a_table(name: str) -> None:
         assert estimator.fit(*WINE).loss_curve_[-1] < estimator.loss_curve_[0]
 
 
-def test_a_growing_method_grows_the_examples() -> None:
+def test_a_growing_method_grows_the_examples():
     one = RCADClassifier("me_ada(epochs=2, rounds=1)", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
     plain = RCADClassifier("erm", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
     assert one.loss_curve_[:2] == plain.loss_curve_[:2]
     assert one.loss_curve_[2] != plain.loss_curve_[2]
 
 
-def test_random_state_alone_decides() -> None:
+def test_random_state_alone_decides():
     state = torch.get_rng_state()
     fits = [RCADClassifier("rcad_random", random_state=seed, max_iter=5).fit(*WINE).network_.flat for seed in (1, 1, 2)]
     assert torch.equal(fits[0], fits[1])
@@ -125,10 +124,10 @@ def test_random_state_alone_decides() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_fits_in_threads_do_not_disturb_each_other() -> None:
+def test_fits_in_threads_do_not_disturb_each_other():
     """First weights are drawn from torch's global generator; a tiny network makes many chances to collide."""
 
-    def begin(seed: int) -> torch.Tensor:
+    def begin(seed):
         return Network.begun((4, 16, 16, 3), seed, torch.device("cpu"), torch.float64).flat
 
     interval = sys.getswitchinterval()
@@ -141,7 +140,7 @@ def test_fits_in_threads_do_not_disturb_each_other() -> None:
     assert all(torch.equal(one, begin(seed)) for seed, one in enumerate(together))
 
 
-def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verbose_prints_a_line_per_epoch(capsys):
     RCADClassifier(max_iter=3, verbose=True, early_stopping=True).fit(*WINE)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
@@ -158,12 +157,12 @@ def test_verbose_prints_a_line_per_epoch(capsys: pytest.CaptureFixture[str]) -> 
         RCADClassifier("erm", **SHORT, class_weight="balanced"),
     ],
 )
-def test_captured_steps_are_those_of_the_lean_step(estimator: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_steps_are_those_of_the_lean_step(estimator, monkeypatch):
     """Through torch's AdamW on the network's own memory, so that a second fit and a saved one go on from it."""
     step = Mock(side_effect=CoreStep.step)
     monkeypatch.setattr(CoreStep, "step", lambda *arguments: step(*arguments))
 
-    def twice() -> Any:
+    def twice():
         one = clone(estimator).set_params(captured=True)
         return one.fit(*data(estimator)).fit(*data(estimator))
 
@@ -177,16 +176,16 @@ def test_captured_steps_are_those_of_the_lean_step(estimator: Any, monkeypatch: 
     np.testing.assert_allclose(captured.loss_curve_, lean.loss_curve_, rtol=1e-9)
 
 
-def warm(method: Any = "rcad", **options: Any) -> RCADClassifier:
+def warm(method="rcad", **options):
     return RCADClassifier(method, **{"max_iter": 2, "random_state": 0, "warm_start": True, **options})
 
 
 @pytest.mark.parametrize("way", ["fit", "partial_fit"])
-def test_a_changed_method_goes_on_with_an_alpha_that_is_measured_once(way: str) -> None:
+def test_a_changed_method_goes_on_with_an_alpha_that_is_measured_once(way):
     measured = warm().fit(*WINE).alpha_
     model = warm("erm").fit(*WINE)
     assert (model.alpha_, model.measured_alpha_) == (None, None)
-    changes: list[tuple[dict[str, Any], rcad.Method]] = [
+    changes = [
         ({"method": "rcad", "lam": 0.7}, methods.rcad(measured, 0.7)),
         ({"alpha": 1.5, "lam": None}, methods.rcad(1.5, 0.1)),
         ({"method": "erm", "alpha": None}, methods.erm()),
@@ -201,7 +200,7 @@ def test_a_changed_method_goes_on_with_an_alpha_that_is_measured_once(way: str) 
     assert model.set_params(warm_start=False).fit(WINE[0][::2], WINE[1][::2]).alpha_ != measured
 
 
-def test_what_cannot_change_is_refused_in_one_line() -> None:
+def test_what_cannot_change_is_refused_in_one_line():
     model = warm(hidden_layer_sizes=[20]).fit(*WINE)
     weights = model.network_.flat.clone()
     model.set_params(hidden_layer_sizes=(20, 10))
@@ -212,14 +211,14 @@ def test_what_cannot_change_is_refused_in_one_line() -> None:
     assert model.set_params(hidden_layer_sizes=(5,), warm_start=False).fit(*WINE).n_iter_ == 2
 
 
-def test_other_precision_goes_on_in_the_network_s() -> None:
+def test_other_precision_goes_on_in_the_network_s():
     x, y = WINE
     for first, then in ((np.float32, np.float64), (np.float64, np.float32)):
         model = warm().fit(x.astype(first), y).partial_fit(x.astype(then), y)
         assert str(model.network_.flat.dtype) == f"torch.{np.dtype(first)}"
 
 
-def test_a_network_moves_with_its_memory() -> None:
+def test_a_network_moves_with_its_memory():
     here = warm().fit(*WINE).network_
     there = here.on(torch.device("cpu:0"))  # another device by its name
     assert there is not here is here.on(torch.device("cpu"))
@@ -229,7 +228,7 @@ def test_a_network_moves_with_its_memory() -> None:
         assert one.data_ptr() != other.data_ptr()
 
 
-def test_a_failed_new_fit_leaves_nothing_half_fitted() -> None:
+def test_a_failed_new_fit_leaves_nothing_half_fitted():
     model = RCADClassifier(max_iter=1).fit(*WINE)
     with pytest.raises(InputError):
         model.set_params(method="nonsense").fit(WINE[0][:, :4], WINE[1])
@@ -238,7 +237,7 @@ def test_a_failed_new_fit_leaves_nothing_half_fitted() -> None:
     assert model.set_params(method="rcad").partial_fit(*WINE, classes=CLASSES).n_iter_ == 1
 
 
-def test_a_first_batch_of_one_class_names_the_cure() -> None:
+def test_a_first_batch_of_one_class_names_the_cure():
     x, y = WINE
     one = x[y == 0], y[y == 0]
     with pytest.warns(UserWarning, match=r"^expected two or more classes .*; it is 0\.3 until a batch has sev") as told:
@@ -254,7 +253,7 @@ def test_a_first_batch_of_one_class_names_the_cure() -> None:
         assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
 
 
-def test_a_first_batch_without_scales_is_warned_of() -> None:
+def test_a_first_batch_without_scales_is_warned_of():
     x, y = DIABETES
     flat = x[:50].copy()
     flat[:, 3] = 0.25
@@ -274,7 +273,7 @@ def test_a_first_batch_without_scales_is_warned_of() -> None:
         RCADRegressor(max_iter=1).fit(flat, y[:50])
 
 
-def test_a_batch_need_not_hold_the_class_that_has_a_weight() -> None:
+def test_a_batch_need_not_hold_the_class_that_has_a_weight():
     weighted, plain = (
         RCADClassifier(class_weight=weight, random_state=0).partial_fit(*WINE, classes=CLASSES)
         for weight in ({0: 2.0}, None)

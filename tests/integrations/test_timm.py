@@ -1,17 +1,15 @@
 """timm's task with rcad, beyond what `test_adapters` says of every adapter."""
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from equal import plain_loop, same_parameters, sgd
 from one_line import refusals
 from rcad import RCAD, Bernoulli, Categorical
 from timm_folder import load
 
-timm: Any = load()
+timm = load()
 pytest.importorskip("timm.task")
 
 from timm.data import Mixup  # noqa: E402
@@ -25,16 +23,16 @@ MEAN, STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 """Those of timm's test_resnet."""
 
 
-def network(name: str = "test_resnet", **options: Any) -> nn.Module:
+def network(name="test_resnet", **options):
     torch.manual_seed(0)
     return timm.create_model(name, num_classes=CLASSES, **options)
 
 
-def made(loss: nn.Module | None = None, method: Any = "rcad", model: nn.Module | None = None, **options: Any) -> Any:
+def made(loss=None, method="rcad", model=None, **options):
     return RCADTask(model or network(), loss, method, verbose=False, **options)
 
 
-def batches(count: int = 4, size: int = 6) -> list[tuple[Tensor, Tensor]]:
+def batches(count=4, size=6):
     """Images as timm's loader gives them: normalised."""
     generator = torch.Generator().manual_seed(1)
     draw = {"generator": generator}
@@ -44,8 +42,7 @@ def batches(count: int = 4, size: int = 6) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def trained(task: Any, data: Any = None) -> None:
-    """The heart of timm's script."""
+def trained(task, data=None):
     optimizer = sgd(task.get_trainable_module(), lr=0.05)
     task.train()
     for input, target in batches() if data is None else data:
@@ -54,12 +51,12 @@ def trained(task: Any, data: Any = None) -> None:
         optimizer.step()
 
 
-def trained_plainly(criterion: Any, data: Any = None, net: nn.Module | None = None) -> nn.Module:
+def trained_plainly(criterion, data=None, net=None):
     net = network() if net is None else net
     return plain_loop(net, criterion, batches() if data is None else data, sgd(net, lr=0.05), fused=False)
 
 
-def test_a_criterion_for_one_s_own_script() -> None:
+def test_a_criterion_for_one_s_own_script():
     assert rcad_for(network(), 0.5, 0.1).loss == RCAD(0.5, 0.1, mean=MEAN, std=STD).loss
     assert rcad_for(network()).asked == RCAD(mean=MEAN, std=STD).asked
     other = rcad_for(network(), 0.5, 0.1, mean=(0.0,), std=(1.0,), steps=2)
@@ -79,7 +76,7 @@ CATEGORICAL, SMOOTHED = Categorical(), Categorical(smoothing=0.2)
         (BinaryCrossEntropy(0.0), Bernoulli()),
     ],
 )
-def test_the_script_s_loss_is_rcad_with_its_likelihood(loss: nn.Module, likelihood: Any) -> None:
+def test_the_script_s_loss_is_rcad_with_its_likelihood(loss, likelihood):
     """On soft targets as timm's Mixup makes them, with numpy's global generator; on yes and no for each class."""
     data = batches()
     if likelihood is CATEGORICAL:
@@ -102,8 +99,7 @@ BCE = [
 
 @pytest.mark.parametrize("loss", [*BCE, LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_without_a_method_it_is_the_script_s_loss(loss: nn.Module, mixed: bool) -> None:
-    """Its smoothing, threshold and sum; --bce-loss takes Mixup's soft targets as well."""
+def test_without_a_method_it_is_the_script_s_loss(loss, mixed):
     x, y = batches()[0]
     if mixed and loss not in BCE:
         pytest.skip("for labels")
@@ -113,13 +109,13 @@ def test_without_a_method_it_is_the_script_s_loss(loss: nn.Module, mixed: bool) 
         torch.testing.assert_close(task(x, target)["loss"], loss(network().train(training)(x), target))
 
 
-def test_a_sum_over_classes_is_a_sum_of_entropies_too() -> None:
+def test_a_sum_over_classes_is_a_sum_of_entropies_too():
     whole, mean = (made(BinaryCrossEntropy(0.0, sum_classes=add), RCAD_TEXT)(*batches()[0]) for add in (True, False))
     for part in ("loss", "rcad/entropy"):
         torch.testing.assert_close(whole[part], CLASSES * mean[part])
 
 
-def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
+def test_in_eval_mode_the_loss_is_the_plain_one():
     """As timm's own task gives it, and nothing of the method is left."""
     x, y = batches()[0]
     for loss in (nn.CrossEntropyLoss(), LabelSmoothingCrossEntropy(0.2)):
@@ -134,7 +130,7 @@ def test_in_eval_mode_the_loss_is_the_plain_one() -> None:
         assert "rcad/entropy" in ours.train()(x, y)
 
 
-def test_a_criterion_brings_its_own_settings_and_an_old_checkpoint_none() -> None:
+def test_a_criterion_brings_its_own_settings_and_an_old_checkpoint_none():
     x, y = batches()[0]
     task = made(method=RCAD(0.5, 0.1, units="input"))
     task.load_task_state(None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rcad import RCAD, Categorical, Gaussian, suggest_alpha
 from small_nets import images, norm_net, smooth_net
@@ -17,7 +17,7 @@ TOKENS, TAGS = torch.rand(5, 3, 4), torch.randint(3, (5, 3))
 Make = Callable[[], nn.Module]
 
 
-def messages(criterion: RCAD, net: nn.Module, x: Tensor, y: Tensor, times: int = 1) -> list[str]:
+def messages(criterion, net, x, y, times=1):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(times):
@@ -26,7 +26,7 @@ def messages(criterion: RCAD, net: nn.Module, x: Tensor, y: Tensor, times: int =
     return [str(w.message) for w in caught]
 
 
-def deaf() -> nn.Module:
+def deaf():
     net = smooth_net()
     nn.init.zeros_(net[1].weight)
     return net
@@ -38,7 +38,7 @@ WHICH_DIMENSION = (
     "the shape (5, 3, 3), and dimension 1 was taken for the classes; where the last holds them, use "
     "Categorical(class_dim=-1), else class_dim=-2 says that 1 is meant"
 )
-WARNS: dict[str, tuple[RCAD, Make, Tensor, Tensor, str]] = {
+WARNS = {
     "normalised": (PLAIN, norm_net, 5 * X - 2.5, Y, f"look normalised, {IN_PIXELS}; pass std="),
     "scaled": (PLAIN, norm_net, 255 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 255"),
     "counted to 16": (PLAIN, norm_net, 16 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 16"),
@@ -55,7 +55,7 @@ WARNS: dict[str, tuple[RCAD, Make, Tensor, Tensor, str]] = {
 
 
 @pytest.mark.parametrize("name", WARNS)
-def test_a_mistake_warns_once_for_each_model(name: str) -> None:
+def test_a_mistake_warns_once_for_each_model(name):
     criterion, make, x, y, words = WARNS[name]
     for _ in range(2):
         (message,) = messages(criterion, make(), x, y, times=3)
@@ -76,11 +76,11 @@ def test_a_mistake_warns_once_for_each_model(name: str) -> None:
         (PLAIN, lambda: nn.Conv1d(4, 3, 1), torch.rand(5, 4, 6), torch.randint(3, (5, 6))),
     ],
 )
-def test_what_is_no_mistake_is_silent(criterion: RCAD, make: Make, x: Tensor, y: Tensor) -> None:
+def test_what_is_no_mistake_is_silent(criterion, make, x, y):
     assert messages(criterion, make(), x, y, times=2) == []
 
 
-def test_an_alpha_measured_on_normalised_images_is_in_their_units() -> None:
+def test_an_alpha_measured_on_normalised_images_is_in_their_units():
     normalised = 5 * X - 2.5
     alpha = suggest_alpha(normalised, Y)
     assert messages(RCAD(alpha, 0.1), norm_net(), normalised, Y) == []
@@ -93,6 +93,6 @@ def test_an_alpha_measured_on_normalised_images_is_in_their_units() -> None:
     assert repr(alpha) == repr(float(alpha))
 
 
-def test_eval_mode_is_right_while_validating() -> None:
+def test_eval_mode_is_right_while_validating():
     with torch.no_grad():
         assert messages(PLAIN, norm_net().eval(), X, Y) == []

@@ -1,10 +1,9 @@
 """A model is left as it was found, and its output is found whatever it returns."""
 
 import copy
-from collections.abc import Callable, Iterator
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -42,7 +41,7 @@ class Named(NamedTuple):
         (LOGITS[None], 0),
     ],
 )
-def test_logits_are_found(output: Any, choice: Any) -> None:
+def test_logits_are_found(output, choice):
     assert torch.equal(logits_of(output, choice), LOGITS)
 
 
@@ -58,13 +57,11 @@ test_other_outputs_and_choices_that_are_not_there_are_refused = refusals(
 
 
 class TwoOutputs(nn.Module):
-    """As many published models do: the features first, then the logits."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.body, self.head = nn.Linear(5, 7), nn.Linear(7, 4)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, x):
         features = self.body(x).tanh()
         return features, self.head(features)
 
@@ -74,7 +71,7 @@ X, Y = torch.rand(6, 5), torch.tensor([0, 1, 2, 3, 0, 1])
 
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("output", [1, -1, lambda pair: pair[1]])
-def test_the_part_that_is_named_is_trained(output: Any, fused: bool) -> None:
+def test_the_part_that_is_named_is_trained(output, fused):
     torch.manual_seed(0)
     net, criterion = TwoOutputs(), RCAD(0.5, 0.1, output=output)
     plain = copy.deepcopy(nn.Sequential(net.body, nn.Tanh(), net.head))
@@ -89,22 +86,22 @@ def test_the_part_that_is_named_is_trained(output: Any, fused: bool) -> None:
 class Held:
     """A wrapper that is no module: it holds one."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net):
         self.parts = {"nets": [net]}
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x):
         return self.parts["nets"][0](x)
 
 
 GLOBAL = norm_net()
 
 
-def by_name(net: nn.Module) -> Any:
+def by_name(net):
     GLOBAL.load_state_dict(net.state_dict())
     return lambda x: GLOBAL(x)
 
 
-CALLABLES: dict[str, Callable[[nn.Module], Any]] = {
+CALLABLES = {
     "bound": lambda net: net.forward,
     "closure": lambda net: lambda x: net(x),
     "default": lambda net: lambda x, inner=net: inner(x),
@@ -123,7 +120,7 @@ CALLABLES: dict[str, Callable[[nn.Module], Any]] = {
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize("name", CALLABLES)
-def test_averages_stay_at_x_however_the_model_is_called(name: str) -> None:
+def test_averages_stay_at_x_however_the_model_is_called(name):
     (x, y), plain = images(), norm_net()
     net = norm_net()
     model = CALLABLES[name](net)
@@ -140,8 +137,7 @@ def test_averages_stay_at_x_however_the_model_is_called(name: str) -> None:
 
 
 @pytest.fixture
-def alone() -> Iterator[None]:
-    """A process group of this process alone."""
+def alone():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     yield
     torch.distributed.destroy_process_group()
@@ -149,7 +145,7 @@ def alone() -> Iterator[None]:
 
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 @pytest.mark.usefixtures("alone")
-def test_a_static_graph_is_refused_where_there_are_two_passes() -> None:
+def test_a_static_graph_is_refused_where_there_are_two_passes():
     (x, y), parallel = images(), nn.parallel.DistributedDataParallel
     model = parallel(smooth_net(), static_graph=True)
     for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
@@ -161,14 +157,14 @@ def test_a_static_graph_is_refused_where_there_are_two_passes() -> None:
     whole(x, y).total.backward()
 
 
-def test_what_cannot_be_looked_through_warns() -> None:
+def test_what_cannot_be_looked_through_warns():
     far = type("Far", (), {"__call__": lambda self, x: globals()["GLOBAL"](x)})()
     with pytest.warns(UserWarning, match="no layers were found behind this Far, .* pass the module itself"):
         RCAD(0.5, 0.1)(far, *images())
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_it_nests_and_restores_after_an_exception(error: type[BaseException]) -> None:
+def test_it_nests_and_restores_after_an_exception(error):
     net = norm_net()
     with pytest.raises(error), frozen_batch_stats(net), frozen_batch_stats(net):
         raise error
@@ -180,7 +176,7 @@ def test_it_nests_and_restores_after_an_exception(error: type[BaseException]) ->
     assert net[1].track_running_stats
 
 
-def test_layers_in_eval_mode_and_without_averages_are_left_alone() -> None:
+def test_layers_in_eval_mode_and_without_averages_are_left_alone():
     net, (x, _) = norm_net(), images()
     net(x)
     expected = net.eval()(x)
@@ -193,12 +189,12 @@ def test_layers_in_eval_mode_and_without_averages_are_left_alone() -> None:
 
 
 class Shy(nn.BatchNorm2d):
-    def __len__(self) -> int:  # as compiled modules in some versions of torch: must not be asked for its truth value
+    def __len__(self):  # as compiled modules in some versions of torch: must not be asked for its truth value
         raise TypeError("does not support len()")
 
 
 @pytest.mark.parametrize("layer", [nn.InstanceNorm2d(3, track_running_stats=True), Shy(3)])
-def test_norms_of_other_kinds_are_frozen_too(layer: Any) -> None:
+def test_norms_of_other_kinds_are_frozen_too(layer):
     before, (x, _) = layer.running_mean.clone(), images()
     with frozen_batch_stats(layer):
         layer(x)
@@ -207,7 +203,7 @@ def test_norms_of_other_kinds_are_frozen_too(layer: Any) -> None:
     assert not torch.equal(layer.running_mean, before)
 
 
-def test_state_of_other_kinds_moves_at_every_pass() -> None:
+def test_state_of_other_kinds_moves_at_every_pass():
     """What the quick start says of spectral_norm: with RCAD its power iteration goes two steps."""
     x, y = images()
     ours, plain = (nn.Sequential(nn.Flatten(), spectral_norm(nn.Linear(192, 5))) for _ in range(2))

@@ -4,7 +4,7 @@ import os
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from one_line import fails_in_one_line, refusals
 from rcad import Bernoulli, Categorical, Criterion, Gaussian, GradientStep, Objective, Term
@@ -15,7 +15,7 @@ OUTPUT = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
 LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
 
 
-def test_measures_are_functions_anyone_can_call() -> None:
+def test_measures_are_functions_anyone_can_call():
     likelihood = Categorical()
     torch.testing.assert_close(uniform_cross_entropy(likelihood, OUTPUT, LABELS), -OUTPUT.log_softmax(1).mean(1))
     assert uniform_cross_entropy(Bernoulli(), OUTPUT[:, 0], LABELS).shape == (6,)
@@ -24,7 +24,7 @@ def test_measures_are_functions_anyone_can_call() -> None:
     assert torch.equal(own.values(likelihood, OUTPUT, LABELS), OUTPUT[:, 0])
 
 
-def test_losses_print_their_numbers_and_not_every_logit() -> None:
+def test_losses_print_their_numbers_and_not_every_logit():
     torch.manual_seed(0)
     losses = Criterion(Categorical(), (Term("nll", "nll"),)).backward(torch.nn.Linear(4, 4), OUTPUT, LABELS)
     shown = losses._repr_html_()
@@ -63,7 +63,7 @@ test_wrong_terms_are_named = refusals(
 )
 
 
-def test_the_plan_of_a_step_has_the_terms_that_are_due() -> None:
+def test_the_plan_of_a_step_has_the_terms_that_are_due():
     terms = (Term("nll"), *(Term(f"at{k}", "negative_entropy", 1.0, GradientStep(0.5), every=k) for k in (4, 6, 8)))
     loss = Criterion(terms=terms).loss
     for step in range(50):
@@ -76,7 +76,7 @@ def test_the_plan_of_a_step_has_the_terms_that_are_due() -> None:
 RCAD_TERMS = (Term("nll"), Term("rcad", "negative_entropy", 0.1, GradientStep(0.5)))
 
 
-def test_segmentation_has_an_entropy_per_pixel() -> None:
+def test_segmentation_has_an_entropy_per_pixel():
     net = nn.Conv2d(3, CLASSES, 3, padding=1)
     x, _ = images()
     y = torch.randint(CLASSES, (7, 8, 8))
@@ -89,20 +89,18 @@ def test_segmentation_has_an_entropy_per_pixel() -> None:
 
 
 class Tokens(nn.Module):
-    """A classifier of token sequences that takes embeddings, as transformers do."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.embedding = nn.Embedding(11, 6)
         self.head = nn.Linear(6, CLASSES)
 
-    def forward(self, inputs_embeds: Tensor, attention_mask: Tensor, scale: float = 1.0) -> dict[str, Tensor]:
+    def forward(self, inputs_embeds, attention_mask, scale=1.0):
         # Padding is not masked here, so that only the mask of the perturbation keeps it still.
         return {"logits": scale * self.head(inputs_embeds.mean(1).tanh())}
 
 
-def tokens(model: Tokens) -> dict[str, Tensor]:
+def tokens(model):
     ids = torch.randint(11, (3, 4), generator=torch.Generator().manual_seed(0))
     return {
         "inputs_embeds": model.embedding(ids),
@@ -110,7 +108,7 @@ def tokens(model: Tokens) -> dict[str, Tensor]:
     }
 
 
-def test_a_mapping_is_perturbed_where_its_one_float_is() -> None:
+def test_a_mapping_is_perturbed_where_its_one_float_is():
     model, y = Tokens(), torch.tensor([0, 1, 2])
     inputs = tokens(model)
     losses = Objective(model, terms=RCAD_TERMS)(inputs, y)
@@ -126,7 +124,7 @@ def test_a_mapping_is_perturbed_where_its_one_float_is() -> None:
 
 
 @pytest.mark.parametrize("hidden", [-1e4, -torch.inf])
-def test_a_mask_that_is_added_is_refused(hidden: float) -> None:
+def test_a_mask_that_is_added_is_refused(hidden):
     model = Tokens()
     inputs = tokens(model)
     added = torch.where(inputs["attention_mask"] > 0, 0.0, hidden)
@@ -135,7 +133,7 @@ def test_a_mask_that_is_added_is_refused(hidden: float) -> None:
     Objective(model)({**inputs, "attention_mask": added}, torch.tensor([0, 1, 2]))  # nothing moves
 
 
-def test_a_mask_of_another_shape_is_warned_of() -> None:
+def test_a_mask_of_another_shape_is_warned_of():
     model, y = Tokens(), torch.tensor([0, 1, 2])
     inputs = tokens(model)
     broad = {**inputs, "attention_mask": inputs["attention_mask"][:, None, None]}
@@ -143,7 +141,7 @@ def test_a_mask_of_another_shape_is_warned_of() -> None:
         Objective(model, terms=RCAD_TERMS)(broad, y)
 
 
-def test_validation_is_not_counted_as_a_step() -> None:
+def test_validation_is_not_counted_as_a_step():
     (x, y), net = images(), smooth_net()
     rests = (RCAD_TERMS[0], Term("rcad", "negative_entropy", 0.1, GradientStep(0.5), every=2))
     criterion, objective = Criterion(terms=rests), Objective(net, terms=rests)
@@ -157,7 +155,7 @@ def test_validation_is_not_counted_as_a_step() -> None:
         assert found == [True, False, True]
 
 
-def test_a_text_s_mask_does_not_touch_an_image() -> None:
+def test_a_text_s_mask_does_not_touch_an_image():
     (x, y), net = images(), smooth_net()
     inputs = {"pixel_values": x, "attention_mask": torch.zeros(7, 3, dtype=torch.long)}
     both = Criterion(terms=RCAD_TERMS)(lambda pixel_values, attention_mask: net(pixel_values), inputs, y)
@@ -190,7 +188,7 @@ test_wrong_batches_and_options_are_named_in_one_sentence = refusals(
 )
 
 
-def test_inference_mode_is_named() -> None:
+def test_inference_mode_is_named():
     (x, y), objective = images(), Objective(smooth_net(), terms=RCAD_TERMS)
     with torch.inference_mode():
         inside = x + 0

@@ -4,28 +4,16 @@ import copy
 import logging
 import math
 import warnings
-from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.functional import one_hot
 
 from one_line import fails_in_one_line, refusals
-from rcad import (
-    RCAD,
-    Bernoulli,
-    Categorical,
-    Criterion,
-    Gaussian,
-    GradientStep,
-    InputError,
-    methods,
-    rcad_loss,
-    suggest_alpha,
-)
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, InputError, methods, rcad_loss, suggest_alpha
 from rcad.integrations.resolve import resolve
 from rcad.loss.suggest_alpha import BATCHES, along_adversarial, flip_distance, nearest_other_class
 from small_nets import CLASSES, images, left_alone, norm_net, smooth_net, soft
@@ -34,7 +22,7 @@ from workers import in_two
 
 @given(count=st.integers(2, 40), width=st.integers(1, 5), seed=st.integers(0, 1000))
 @settings(max_examples=40, deadline=None)
-def test_a_loop_gives_the_same(count: int, width: int, seed: int) -> None:
+def test_a_loop_gives_the_same(count, width, seed):
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(count, width, generator=generator)
     y = torch.randint(3, (count,), generator=generator)
@@ -44,7 +32,7 @@ def test_a_loop_gives_the_same(count: int, width: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize(("offset", "kind"), [(1e4, torch.float32), (1e4, torch.float64), (1e9, torch.float64)])
-def test_an_offset_that_all_share_changes_nothing(offset: float, kind: torch.dtype) -> None:
+def test_an_offset_that_all_share_changes_nothing(offset, kind):
     generator = torch.Generator().manual_seed(0)
     x = (torch.randn(300, 5, generator=generator, dtype=torch.float64) + offset).to(kind)
     y = torch.randint(3, (300,), generator=generator)
@@ -56,7 +44,7 @@ def test_an_offset_that_all_share_changes_nothing(offset: float, kind: torch.dty
     assert criterion.alpha == pytest.approx(half, rel=1e-3)
 
 
-def test_a_sample_asks_some_and_searches_all() -> None:
+def test_a_sample_asks_some_and_searches_all():
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(3000, 4, generator=generator), torch.randint(2, (3000,), generator=generator)
     everyone = nearest_other_class(x, y, sample=None)
@@ -66,7 +54,7 @@ def test_a_sample_asks_some_and_searches_all() -> None:
     assert suggest_alpha(x, y, sample=500) == pytest.approx(suggest_alpha(x, y, sample=None), rel=0.15)
 
 
-def test_arrays_lists_and_bytes_are_read_too() -> None:
+def test_arrays_lists_and_bytes_are_read_too():
     x, y = images(30)
     expected, stored = suggest_alpha(x, y), (x * 255).round().byte()
     fixed = x.numpy().copy()
@@ -102,7 +90,7 @@ test_examples_that_cannot_be_measured_are_named = refusals(
 )
 
 
-def test_the_curve_is_what_the_steps_give() -> None:
+def test_the_curve_is_what_the_steps_give():
     net, (x, y) = norm_net().eval(), images(40)
     with left_alone(net):
         rows = along_adversarial(net, x, y, [0.0, 0.5, 4.0])
@@ -113,7 +101,7 @@ def test_the_curve_is_what_the_steps_give() -> None:
     assert rows[0].accuracy >= rows[2].accuracy
 
 
-def test_a_linear_model_flips_at_its_margin() -> None:
+def test_a_linear_model_flips_at_its_margin():
     """For two classes along one axis the prediction at x = m flips exactly after a step of m."""
     x, y = torch.full((9, 1), 0.75), torch.ones(9, dtype=torch.long)
     rows = along_adversarial(lambda x: torch.cat([-x, x], 1), x, y, [0.1 * k for k in range(12)])
@@ -121,23 +109,23 @@ def test_a_linear_model_flips_at_its_margin() -> None:
     assert flip_distance(rows[:5]) is None
 
 
-def batches(count: int, size: int = 7) -> list[tuple[Tensor, Tensor]]:
+def batches(count, size=7):
     return [images(size, seed=seed) for seed in range(count)]
 
 
-def taught(criterion: Criterion, loader: list[tuple[Any, Tensor]], net: nn.Module | None = None) -> nn.Module:
+def taught(criterion, loader, net=None):
     net = smooth_net() if net is None else net
     for x, y in loader:
         criterion.backward(net, x, y)
     return net
 
 
-def four_digits(value: float) -> float:
+def four_digits(value):
     return float(f"{value:.4g}")
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, BATCHES, BATCHES + 3])
-def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_two(count: int) -> None:
+def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_two(count):
     criterion, loader = RCAD(), batches(count)
     assert criterion.alpha == "auto"
     taught(criterion, loader)
@@ -147,7 +135,7 @@ def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_t
     assert criterion.settled == (count >= BATCHES)
 
 
-def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at() -> None:
+def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at():
     (x, y), net, criterion = images(12), smooth_net(), RCAD()
     with torch.no_grad():
         criterion(net, 3 * x, y)
@@ -156,7 +144,7 @@ def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at() -> Non
     torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=criterion.alpha, lam=0.1))
 
 
-def test_it_is_logged_when_it_is_found_and_when_it_is_fixed(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_logged_when_it_is_found_and_when_it_is_fixed(caplog):
     criterion = RCAD()
     assert repr(criterion) == "RCAD(Categorical(), [Term(name='nll')]; alpha is measured on the first batches)"
     with caplog.at_level(logging.INFO, logger="rcad"):
@@ -166,7 +154,7 @@ def test_it_is_logged_when_it_is_found_and_when_it_is_fixed(caplog: pytest.LogCa
     assert last == f"alpha = {criterion.alpha:.4g}, measured on 112 examples of the first 16 batches"
 
 
-def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests() -> None:
+def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests():
     criterion, (x, y) = RCAD(), images(6)
     net = smooth_net()
     assert list(criterion.losses(net, x, torch.zeros_like(y)).parts) == ["nll"]
@@ -176,15 +164,15 @@ def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests() -> None:
 
 
 class Named(nn.Sequential):
-    def forward(self, pixels: Tensor) -> Tensor:
+    def forward(self, pixels):
         return super().forward(pixels)
 
 
 class Counts:
-    def nll(self, output: Tensor, target: Tensor) -> Tensor:
+    def nll(self, output, target):
         return output[:, 0].exp() - target * output[:, 0]
 
-    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+    def entropy(self, output, valid=None):
         return output[:, 0]
 
 
@@ -195,7 +183,7 @@ TABLE = 5 * torch.randn(2000, 4, generator=torch.Generator().manual_seed(0))
 COUNTS, DEVIATIONS = TABLE[:, 0].abs().round(), 0.3 * TABLE.var(0).mean().sqrt()
 DOTS = torch.tensor([0.0, 0.1, 0.8, 1.0]).view(4, 1, 1, 1).repeat(1, 3, 1, 1)
 SIZELESS = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2 * CLASSES))
-MEASURED: dict[str, tuple[dict[str, Any], nn.Module, list[tuple[Any, Tensor]], Any]] = {
+MEASURED = {
     "soft labels": ({}, smooth_net(), [(X, soft(Y))], suggest_alpha(X, soft(Y).argmax(1))),
     "yes or no": ({"likelihood": Bernoulli()}, smooth_net(), [(X, one_hot(Y, CLASSES).float())], suggest_alpha(X, Y)),
     "a mapping": ({}, Named(*smooth_net()), [({"pixels": X}, Y)], suggest_alpha(X, Y)),
@@ -209,7 +197,7 @@ MEASURED: dict[str, tuple[dict[str, Any], nn.Module, list[tuple[Any, Tensor]], A
 
 
 @pytest.mark.parametrize("name", MEASURED)
-def test_alpha_is_measured_on_every_kind_of_batch(name: str) -> None:
+def test_alpha_is_measured_on_every_kind_of_batch(name):
     options, net, loader, expected = MEASURED[name]
     criterion = RCAD(**options)
     taught(criterion, loader, net)
@@ -217,7 +205,7 @@ def test_alpha_is_measured_on_every_kind_of_batch(name: str) -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.0, "auto"])
-def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha: Any) -> None:
+def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha):
     criterion = RCAD(alpha)
     with fails_in_one_line(
         "expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long(), or for regression"
@@ -229,7 +217,7 @@ def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha
     assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))
 
 
-def test_what_was_measured_is_saved_and_goes_on() -> None:
+def test_what_was_measured_is_saved_and_goes_on():
     first = RCAD(every=2)
     taught(first, batches(5))
     second = RCAD(every=2)
@@ -248,7 +236,7 @@ def test_what_was_measured_is_saved_and_goes_on() -> None:
     assert (unmeasured.alpha, unmeasured.settled) == ("auto", False)
 
 
-def test_who_gives_a_number_is_warned_once_where_it_is_far_below(caplog: pytest.LogCaptureFixture) -> None:
+def test_who_gives_a_number_is_warned_once_where_it_is_far_below(caplog):
     x, y = images(20)
     measured = suggest_alpha(x, y)
     for criterion in (RCAD(alpha=0.1, lam=0.1), resolve("rcad(alpha=0.1)").criterion):
@@ -292,5 +280,5 @@ torch.distributed.destroy_process_group()
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
-def test_processes_take_the_mean_of_what_they_see() -> None:
+def test_processes_take_the_mean_of_what_they_see():
     in_two(WORKER)
