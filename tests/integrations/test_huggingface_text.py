@@ -13,8 +13,7 @@ from one_line import fails_in_one_line
 from rcad import RCAD, Categorical, Gaussian, methods
 from rcad.integrations.huggingface import MULTI_LABEL, RCADTrainer, RCADTrainerMixin
 from rcad.integrations.resolve import as_method
-from tiny_transformers import LABELS, arguments, bert, collated, llama, pictures, sentences, texts, trained, vit
-from tiny_transformers import gpt2 as language_gpt2
+from tiny_transformers import LABELS, arguments, bert, collated, gpt2, llama, pictures, sentences, texts, trained, vit
 from workers import in_two
 
 METHOD = "rcad(alpha=1.5, lam=0.3)"
@@ -83,7 +82,7 @@ SAME = {
     "tied embeddings": (tied, labelled(masked), NEAR),
     "several labels": (lambda: bert(problem_type=MULTI_LABEL), labelled(yes_no), NEAR),
     "llama": (llama, sentences(), NEAR),
-    "gpt2": (language_gpt2, sentences(), NEAR),
+    "gpt2": (gpt2, sentences(), NEAR),
 }
 
 
@@ -289,13 +288,6 @@ def test_floating_point_labels_need_a_problem_type(tmp_path):
     assert model.config.problem_type is None
 
 
-def gpt2(**config):
-    torch.manual_seed(0)
-    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 40, "n_positions": 12, "pad_token_id": 0}
-    settings = transformers.GPT2Config(**sizes, num_labels=LABELS, initializer_range=0.2, **config)
-    return transformers.GPT2ForSequenceClassification(settings)
-
-
 class IdsOnly(nn.Module):
     def forward(self, input_ids, labels=None):
         return input_ids.float()
@@ -330,7 +322,12 @@ NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
         (bert, {"method": "mixup + rcad", "train_dataset": texts()}, {}, "for the method 'mixup + rcad', but got (4, "),
         (bert, {"train_dataset": NO_LABELS}, {}, "expected a tensor under 'labels'"),
         (vit, {"train_dataset": BYTES}, {}, "expected floating-point pixel_values, but got torch.uint8; divide them"),
-        (gpt2, {"train_dataset": texts()}, {}, "logits for input_ids and for their inputs_embeds, but they differ by"),
+        (
+            gpt2("ForSequenceClassification"),
+            {"train_dataset": texts()},
+            {},
+            "for input_ids and for their inputs_embeds",
+        ),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(model, options, changed, says, tmp_path):
@@ -378,7 +375,7 @@ SPREAD = {
     "sequences": lambda: (bert(), texts(), "BertLayer", {"method": METHOD}),
     "tokens": lambda: (bert("TokenClassification"), texts(per_token=True), "BertLayer", {"method": METHOD}),
     "llama": lambda: (llama(), sentences(), "LlamaDecoderLayer", ON_EMBEDDINGS),
-    "gpt2": lambda: (language_gpt2(), sentences(), "GPT2Block", ON_EMBEDDINGS),
+    "gpt2": lambda: (gpt2(), sentences(), "GPT2Block", ON_EMBEDDINGS),
 }
 
 

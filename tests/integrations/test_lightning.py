@@ -3,8 +3,6 @@
 At the end, in processes of their own: two with DDP, and one whose CPU is told to do bfloat16.
 """
 
-import warnings
-
 import pytest
 import torch
 from torch import nn
@@ -153,12 +151,11 @@ def test_the_other_name_of_lightning():
         same_parameters(module.net, plain())
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_step_without_a_trainer_and_of_a_part_of_the_module():
     """As people test their modules: nothing is logged, nothing is complained about."""
     batch, part = next(iter(loader())), norm_net(seed=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        loss = Automatic().training_step(batch, 0)
+    loss = Automatic().training_step(batch, 0)
     assert torch.equal(loss, RCAD(0.5, 0.1)(Plain().net, *batch))
     assert torch.equal(Automatic().regularised_loss(*batch, model=part), RCAD(0.5, 0.1)(norm_net(seed=1), *batch))
 

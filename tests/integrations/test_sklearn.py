@@ -113,6 +113,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
     ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
     ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
+    ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
     ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
     ({"hidden_layer_sizes": 100}, "as a tuple such as"),
     ({"hidden_layer_sizes": (0,)}, "expected hidden_layer_sizes to be a whole number >= 1"),
@@ -121,6 +122,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
+    ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
     ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
@@ -128,7 +130,9 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
     ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
     ({"class_weight": {0: 0, 1: 0}}, "expected at least 2 classes in the rows of weight above zero, but got 1 class"),
-    of=lambda parameters: short(**parameters).fit(*WINE),
+    ({"class_weight": "balanced"}, LABELS, "expected class_weight=None for several labels"),
+    ({"method": "label_smoothing + rcad"}, LABELS, "a method for several yes/no labels each, but got 'label_smoothing"),
+    of=lambda parameters, data=WINE: short(**parameters).fit(*data),
 )
 test_methods_of_the_wrong_task_are_refused = refusals(
     ("label_smoothing", "expected class labels for the method 'label_smoothing', but got regression targets"),
@@ -284,13 +288,6 @@ def test_several_labels_stream_and_stop_early():
     assert stream.predict(x).shape == y.shape
     stopped = RCADClassifier(early_stopping=True, random_state=0).fit(x, y)
     assert len(stopped.validation_scores_) == stopped.n_iter_
-
-
-test_what_several_labels_cannot_have = refusals(
-    ({"class_weight": "balanced"}, "expected class_weight=None for several labels"),
-    ({"method": "label_smoothing + rcad"}, "a method for several yes/no labels each, but got 'label_smoothing"),
-    of=lambda parameters: RCADClassifier(**parameters).fit(*LABELS),
-)
 
 
 def test_several_reals_have_their_own_units():

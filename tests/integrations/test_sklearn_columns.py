@@ -1,7 +1,6 @@
 """Tables as people have them: text, categories, gaps, sparse matrices, columns that training did not see."""
 
 import datetime
-import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -151,6 +150,7 @@ def test_what_was_declared_a_category_is_one():
     assert codes[-1].levels == ("2020-02-29", "2020-03-01")
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_column_that_names_the_rows_is_warned_of():
     names = pd.DataFrame({"id": [f"row {k}" for k in range(MOST_LEVELS + 1)], "x": np.arange(MOST_LEVELS + 1.0)})
     y = np.arange(len(names)) % 2
@@ -159,13 +159,12 @@ def test_a_column_that_names_the_rows_is_warned_of():
         model.fit(names, y)
     assert len(told) == 1
     assert told[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.predict(names)
-        model.fit(pd.concat([names] * 2), np.tile(y, 2))  # half of the rows: each category twice
-        model.fit(names.head(MOST_LEVELS), y[:MOST_LEVELS])
+    model.predict(names)
+    model.fit(pd.concat([names] * 2), np.tile(y, 2))  # half of the rows: each category twice
+    model.fit(names.head(MOST_LEVELS), y[:MOST_LEVELS])
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch):
     x, y = WINE
     model = RCADClassifier(max_iter=1)
@@ -174,9 +173,7 @@ def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch):
         model.fit(sparse.csr_array(x), y)
     assert told[0].filename == __file__
     monkeypatch.setattr(tables, "LARGE", x.nbytes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(sparse.csr_array(x), y)
+    model.fit(sparse.csr_array(x), y)
     monkeypatch.setattr(tables, "LARGE", np.inf)
     with pytest.raises(InputError, match=r"fits into memory, but a sparse matrix of shape .* becomes 8e\+05 GB"):
         model.fit(sparse.csr_array((10, 10**13)), np.arange(10) % 2)

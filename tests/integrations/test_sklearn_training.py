@@ -1,7 +1,6 @@
 """The estimators train as a plain loop over the core does, and go on: what may change, what stays, what is refused."""
 
 import sys
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
 
@@ -15,6 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import rcad
+from equal import moved, plain_loop
 from one_line import fails_in_one_line, refusals
 from people import DIABETES, LABELS, REALS, WINE
 from rcad import InputError, methods
@@ -33,7 +33,7 @@ def data(estimator):
     return DIABETES if isinstance(estimator, RCADRegressor) else WINE
 
 
-def plain_loop(estimator, criterion, weight=None, mix=(), given=None):
+def core_loop(estimator, criterion, weight=None, mix=(), given=None):
     """What a user would write: the core's criterion, torch's AdamW, one batch after the other."""
     x, y = given or data(estimator)
     features = torch.from_numpy(estimator.columns_.transform(_table(list(x.T), len(x)), x.dtype))
@@ -45,21 +45,16 @@ def plain_loop(estimator, criterion, weight=None, mix=(), given=None):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived(estimator.seed_, "weights"))
         net = MLP(num_outputs=outputs, in_shape=(x.shape[1],), hidden=(20, 10)).double()
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01)
-    for epoch in range(EPOCHS):
-        noise = torch.Generator().manual_seed(derived(estimator.seed_, "noise", epoch))
-        order = torch.Generator().manual_seed(derived(estimator.seed_, "batches", epoch))
-        for index in torch.randperm(len(y), generator=order).split(BATCH):
-            batch, labels = rcad.augment(mix, features[index], target[index], classes=classes, generator=noise)
-            optimizer.zero_grad()
-            criterion.backward(net, batch, labels, generator=noise, weight=None if shares is None else shares[index])
-            optimizer.step()
-    return net
 
+    def batches():
+        for epoch in range(EPOCHS):
+            seeds = (derived(estimator.seed_, kind, epoch) for kind in ("noise", "batches"))
+            noise, order = (torch.Generator().manual_seed(seed) for seed in seeds)
+            for index in torch.randperm(len(y), generator=order).split(BATCH):
+                mixed = rcad.augment(mix, features[index], target[index], classes=classes, generator=noise)
+                yield *mixed, {"generator": noise, "weight": None if shares is None else shares[index]}
 
-def differ(one, other):
-    pairs = zip(one.parameters(), other.parameters(), strict=True)
-    return max((a - b).abs().max().item() for a, b in pairs)
+    return plain_loop(net, criterion, batches(), torch.optim.AdamW(net.parameters(), lr=1e-3, weight_decay=0.01))
 
 
 REAL = methods.gaussian()
@@ -84,10 +79,10 @@ def test_equal_to_a_plain_loop_over_the_core(name):
     estimator, method = CASES[name]
     given = {"several labels": LABELS, "several reals": REALS}.get(name, data(estimator))
     estimator.set_params(**SHORT).fit(*given)
-    net = plain_loop(estimator, method.criterion(units="input"), given=given)
-    assert differ(estimator.module_, net) < 1e-9
+    net = core_loop(estimator, method.criterion(units="input"), given=given)
+    assert moved(estimator.module_, net) < 1e-9
     begun = MLP(num_outputs=net.fc.out_features, in_shape=(net.layers[0].in_features,), hidden=(20, 10)).double()
-    assert differ(begun, net) > 1e-3
+    assert moved(begun, net) > 1e-3
 
 
 def test_weights_and_mixing_equal_the_core_too():
@@ -95,8 +90,8 @@ def test_weights_and_mixing_equal_the_core_too():
     for method, loop in ((methods.rcad(1.0, 0.3), {"weight": weight}), (mixed, {"mix": mixed.augment})):
         estimator = RCADClassifier(method, **SHORT).fit(*WINE, sample_weight=loop.get("weight"))
         # The columns were standardised with the weights, which the loop takes from the estimator.
-        net = plain_loop(estimator, method.criterion(units="input"), **loop)
-        assert differ(estimator.module_, net) < 1e-9
+        net = core_loop(estimator, method.criterion(units="input"), **loop)
+        assert moved(estimator.module_, net) < 1e-9
 
 
 @pytest.mark.parametrize("name", rcad.METHODS)
@@ -172,7 +167,7 @@ def test_captured_steps_are_those_of_the_lean_step(estimator, monkeypatch):
     captured = twice()
     assert step.call_count >= 2 * EPOCHS
     assert captured.network_.optimizer.steps == lean.network_.optimizer.steps
-    assert differ(captured.module_, lean.module_) < 1e-9
+    assert moved(captured.module_, lean.module_) < 1e-9
     np.testing.assert_allclose(captured.loss_curve_, lean.loss_curve_, rtol=1e-9)
 
 
@@ -237,6 +232,7 @@ def test_a_failed_new_fit_leaves_nothing_half_fitted():
     assert model.set_params(method="rcad").partial_fit(*WINE, classes=CLASSES).n_iter_ == 1
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_first_batch_of_one_class_names_the_cure():
     x, y = WINE
     one = x[y == 0], y[y == 0]
@@ -248,11 +244,10 @@ def test_a_first_batch_of_one_class_names_the_cure():
     assert model.partial_fit(x, y).alpha_ == model.measured_alpha_ != 0.3
     measured = model.alpha_
     assert model.partial_fit(*one).alpha_ == measured, "what was measured once stays"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
+    assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_first_batch_without_scales_is_warned_of():
     x, y = DIABETES
     flat = x[:50].copy()
@@ -266,11 +261,9 @@ def test_a_first_batch_without_scales_is_warned_of():
         with pytest.warns(UserWarning, match=rf"^the first batch of partial_fit .* {words}") as told:
             model = RCADRegressor().partial_fit(rows, y[: len(rows)])
         assert told[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.partial_fit(x[:1], y[:1])  # the scales are there
-        RCADRegressor().partial_fit(x[:50], y[:50])
-        RCADRegressor(max_iter=1).fit(flat, y[:50])
+    model.partial_fit(x[:1], y[:1])  # the scales are there
+    RCADRegressor().partial_fit(x[:50], y[:50])
+    RCADRegressor(max_iter=1).fit(flat, y[:50])
 
 
 def test_a_batch_need_not_hold_the_class_that_has_a_weight():

@@ -26,29 +26,14 @@ METHOD = "rcad(alpha=0.5, lam=0.3)"
 X, Y = images(24)[0].numpy(), np.arange(24) % CLASSES
 
 
-class Net(nn.Module):
-    def __init__(self, softmax=False):
-        super().__init__()
-        self.net, self.softmax = norm_net(), softmax
-
-    def forward(self, x):
-        output = self.net(x)
-        return output.softmax(1) if self.softmax else output
-
-
-class Weighted(Net):
+class Weighted(nn.Sequential):
     def forward(self, x, sample_weight):
         return super().forward(x)
 
 
-class Flat(nn.Module):
-    def __init__(self, outputs=2):
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs))
-
-    def forward(self, x):
-        return self.layers(x)
+def flat(*last, outputs=2):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs), *last)
 
 
 ProbabilityNet, BinaryNet, MeanNet = (
@@ -57,7 +42,7 @@ ProbabilityNet, BinaryNet, MeanNet = (
 )
 
 
-def made(kind=RCADNetClassifier, module=Net, **changed):
+def made(kind=RCADNetClassifier, module=norm_net, **changed):
     settings = {"max_epochs": 2, "batch_size": 4, "lr": 0.1, "train_split": None, "verbose": 0}
     settings |= {"method": METHOD} if issubclass(kind, RCADNetMixin) else {}
     return kind(module, **{**settings, **changed})
@@ -74,8 +59,12 @@ def core_loop(net, criterion, y=Y, weight=None, **options):
 CLIP = [("clip", GradientNormClipping(0.5))]
 
 
+def with_softmax():
+    return norm_net().append(nn.Softmax(1))
+
+
 def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm():
-    probabilities = made(ProbabilityNet, module__softmax=True, criterion=nn.NLLLoss).fit(X, Y)
+    probabilities = made(ProbabilityNet, with_softmax, criterion=nn.NLLLoss).fit(X, Y)
     logits = made().fit(X, Y)
     # log(p + eps) instead of log p, as skorch itself does.
     same_parameters(probabilities.module_, logits.module_, rtol=1e-3, atol=1e-5)
@@ -84,7 +73,7 @@ def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm():
         made(ProbabilityNet, criterion=nn.NLLLoss).fit(X, Y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made(module__softmax=True).fit(X, Y)
+        made(module=with_softmax).fit(X, Y)
     assert any("remove the softmax" in str(warning.message) for warning in caught)
 
 
@@ -95,7 +84,7 @@ def test_the_batches_are_mixed_by_the_method():
     loss = net.train_step_single(batch)["loss"]
     torch.manual_seed(7)
     mixed = augment(methods.mixup().augment, *batch, classes=CLASSES)
-    assert torch.equal(loss, methods.mixup().criterion()(Net(), *mixed))
+    assert torch.equal(loss, methods.mixup().criterion()(norm_net(), *mixed))
 
 
 def test_a_grid_searches_the_parameters():
@@ -173,11 +162,7 @@ def test_the_parts_of_the_loss_stand_in_the_epochs_row():
     assert np.isnan(net.history[-1, "train_entropy"]), "a term that rested: the column stays, without a number"
 
 
-class One(Flat):
-    def forward(self, x):
-        return super().forward(x)[:, 0]
-
-
+one, ODD = partial(flat, nn.Flatten(0), outputs=1), (Y % 2).astype(np.float32)
 WEIGHT = np.linspace(0, 2, 24, dtype=np.float32)
 REALS = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
 NO_CLEAN_PASS = Criterion(terms=[Term("nll", where=RandomStep(0.0))])  # which gives no output to score
@@ -185,28 +170,32 @@ EVERY = RCAD(0.5, 0.3, every=2)
 # The net, its data, and the same in a loop.
 EQUAL = {
     "sample weights lie in X": (
-        made(module=Weighted, input_key="x"),
+        made(module=lambda: Weighted(*norm_net()), input_key="x"),
         ({"x": X, "sample_weight": WEIGHT}, Y),
-        (Net, RCAD(0.5, 0.3), Y, {"weight": WEIGHT}),
+        (norm_net(), RCAD(0.5, 0.3), Y, {"weight": WEIGHT}),
     ),
-    "regression": (made(RCADNetRegressor, Flat), (X, REALS), (Flat, RCAD(0.5, 0.3, likelihood=Gaussian()), REALS, {})),
-    "yes or no": (
-        made(BinaryNet, One, module__outputs=1),
-        (X, (Y % 2).astype(np.float32)),
-        (partial(One, 1), RCAD(0.5, 0.3, likelihood=Bernoulli()), (Y % 2).astype(np.float32), {}),
+    "regression": (
+        made(RCADNetRegressor, flat),
+        (X, REALS),
+        (flat(), RCAD(0.5, 0.3, likelihood=Gaussian()), REALS, {}),
     ),
-    "no clean pass": (made(method=NO_CLEAN_PASS), (X, Y), (Net, NO_CLEAN_PASS, Y, {})),
+    "yes or no": (made(BinaryNet, one), (X, ODD), (one(), RCAD(0.5, 0.3, likelihood=Bernoulli()), ODD, {})),
+    "no clean pass": (made(method=NO_CLEAN_PASS), (X, Y), (norm_net(), NO_CLEAN_PASS, Y, {})),
     # 6 batches an epoch: the second step has batches of two epochs.
-    "accumulated": (made(method=EVERY, accumulate=4), (X, Y), (Net, RCAD(0.5, 0.3, every=2), Y, {"accumulate": 4})),
+    "accumulated": (
+        made(method=EVERY, accumulate=4),
+        (X, Y),
+        (norm_net(), RCAD(0.5, 0.3, every=2), Y, {"accumulate": 4}),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_it_equals_a_loop_over_the_core(name):
-    net, data, (module, criterion, y, options) = EQUAL[name]
+    net, data, (plain, criterion, y, options) = EQUAL[name]
     scores = SCORES[:1] if name == "no clean pass" else []
     net.set_params(callbacks=[*CLIP, *scores]).fit(*data)
-    same_parameters(net.module_, core_loop(module(), criterion, y, **options))
+    same_parameters(net.module_, core_loop(plain, criterion, y, **options))
     if scores:
         assert 0 <= net.history[-1, "train_acc"] <= 1
     if name == "accumulated":
@@ -215,7 +204,7 @@ def test_it_equals_a_loop_over_the_core(name):
 
 
 def test_the_regressor_predicts_means_and_deviations():
-    net = made(RCADNetRegressor, Flat, criterion__cap=1.5).fit(X, REALS)
+    net = made(RCADNetRegressor, flat, criterion__cap=1.5).fit(X, REALS)
     assert net.rcad_.likelihood == Gaussian(cap=1.5)
     with torch.no_grad():
         output = net.module_(torch.tensor(X)).numpy()
@@ -239,7 +228,7 @@ def test_a_closure_is_one_step():
         return step
 
     options = {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe"}
-    options |= {"module": partial(Flat, CLASSES), "method": EVERY, "batch_size": 12}
+    options |= {"module": partial(flat, outputs=CLASSES), "method": EVERY, "batch_size": 12}
     net = made(overriding("train_step_single", RCADNetClassifier, noting), **options).fit(X, Y)
     assert len(calls) > net.rcad_steps_ == 4
     assert all(present == (step % 2 == 0) for step, present in calls)
@@ -291,7 +280,7 @@ test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
     (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
     (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
-    (lambda: made(MeanNet, Flat), "use RCADNetRegressor"),
+    (lambda: made(MeanNet, flat), "use RCADNetRegressor"),
     (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
     (made, {"extra": X}, "expected X to be a dict with extra in it"),
     of=lambda net, more=None: net().fit(X, Y, **(more or {})),

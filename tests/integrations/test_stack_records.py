@@ -25,12 +25,6 @@ COST, EMBEDDINGS, TABLES = map(
 )
 
 
-@pytest.fixture
-def benchmark(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
-
-
 @pytest.mark.parametrize(
     ("script", "record", "page"),
     [
@@ -39,15 +33,15 @@ def benchmark(monkeypatch):
         ("sklearn_page", TABLES, "sklearn/tables.md"),
     ],
 )
-def test_a_page_of_results_is_made_from_its_record(script, record, page, benchmark):
+def test_a_page_of_results_is_made_from_its_record(script, record, page):
     pytest.importorskip("scipy")
     more = (5,) if script == "sklearn_page" else ()
-    assert (ROOT / "results" / page).read_text(encoding="utf-8") == benchmark(script).page(record, *more)
+    assert (ROOT / "results" / page).read_text(encoding="utf-8") == importlib.import_module(script).page(record, *more)
 
 
-def test_the_records_are_whole(benchmark):
-    assert {row["stack"] for row in COST["rows"]} == set(STACKS) == set(benchmark("stacks").STACKS)
-    assert list(EMBEDDINGS["runs"]) == list(benchmark("embedding_alpha").METHODS)
+def test_the_records_are_whole():
+    assert {row["stack"] for row in COST["rows"]} == set(STACKS) == set(importlib.import_module("stacks").STACKS)
+    assert list(EMBEDDINGS["runs"]) == list(importlib.import_module("embedding_alpha").METHODS)
     assert {tuple(run["seed"] for run in runs) for runs in EMBEDDINGS["runs"].values()} == {tuple(range(6))}
     places = {(row["task"], row["model"], row["fold"]) for row in TABLES["runs"]}
     assert len(places) == len(TABLES["runs"]) == 4 * 6 * 50
@@ -62,9 +56,9 @@ def test_the_ratios_are_medians_of_what_was_timed():
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_stack_s_page_shows_its_table_of_costs(stack, benchmark):
+def test_a_stack_s_page_shows_its_table_of_costs(stack):
     section = document(stack).split("## What it costs\n")[1].split("\n## ")[0]
-    assert benchmark("stacks").tables(COST)[stack] in section
+    assert importlib.import_module("stacks").tables(COST)[stack] in section
 
 
 def test_the_page_on_all_stacks_sums_them_up():
@@ -74,8 +68,8 @@ def test_the_page_on_all_stacks_sums_them_up():
         assert words in " ".join(document("index").split())
 
 
-def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing(benchmark):
-    stacks = benchmark("stacks")
+def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing():
+    stacks = importlib.import_module("stacks")
     ends = [0.0, 5.0, 6.0, 8.0, 11.0, 15.0]
     way = stacks.Way("timm", "how", "net", "2 + 2", lambda method, marks: marks.extend(ends))
     assert stacks.turn(way, None) == 1e3 * (15.0 - 5.0) / 4
@@ -84,9 +78,9 @@ def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing(bench
         stacks.turn(way, None)
 
 
-def test_what_the_documentation_says_about_embeddings(benchmark):
+def test_what_the_documentation_says_about_embeddings():
     """No alpha raised the accuracy beyond the noise; NLL fell everywhere; at alpha 1 a random direction did better."""
-    assert benchmark("embedding_alpha").shown(EMBEDDINGS) in document("huggingface")
+    assert importlib.import_module("embedding_alpha").shown(EMBEDDINGS) in document("huggingface")
     runs = EMBEDDINGS["runs"]
     erm = [run["accuracy"] for run in runs["ERM"]]
     nll = {name: statistics.fmean(run["nll"] for run in own) for name, own in runs.items()}

@@ -65,6 +65,7 @@ def test_cutout_blackens_one_clipped_square():
     moved, _ = Cutout(4)(x, y, generator=seeded())
     holes = (moved == 0).all(1)
     assert torch.equal(moved[:, 0] == 0, holes)
+    assert len(holes.unique(dim=0)) >= 30, "each example has a draw of its own"
     sides = holes.any(2).sum(1), holes.any(1).sum(1)
     assert torch.equal(sides[0] * sides[1], holes.flatten(1).sum(1))  # a rectangle
     assert {int(s) for s in torch.cat(sides)} == {2, 3, 4}  # clipped at the border, whole inside

@@ -34,10 +34,6 @@ def deaf():
 
 PLAIN, REALS = RCAD(0.5, 0.1), RCAD(0.3, 0.3, likelihood=Gaussian())
 IN_PIXELS = "but alpha is a distance in [0, 1] pixels"
-WHICH_DIMENSION = (
-    "the shape (5, 3, 3), and dimension 1 was taken for the classes; where the last holds them, use "
-    "Categorical(class_dim=-1), else class_dim=-2 says that 1 is meant"
-)
 WARNS = {
     "normalised": (PLAIN, norm_net, 5 * X - 2.5, Y, f"look normalised, {IN_PIXELS}; pass std="),
     "scaled": (PLAIN, norm_net, 255 * X, Y, f"look scaled, {IN_PIXELS}; divide them by 255"),
@@ -50,7 +46,7 @@ WARNS = {
     "eval behind a function": (PLAIN, lambda: norm_net().eval().forward, X, Y, "call model.train()"),
     "cap": (REALS, lambda: nn.Linear(4, 2), TABLE, REAL, "a variance of exp(cap=0); standardise the targets"),
     # (B, T, K) with T == K reads as (B, K, T) too; nothing but the user's word tells them apart.
-    "class_dim": (PLAIN, lambda: nn.Linear(4, 3), TOKENS, TAGS, WHICH_DIMENSION),
+    "class_dim": (PLAIN, lambda: nn.Linear(4, 3), TOKENS, TAGS, "use Categorical(class_dim=-1), else class_dim=-2"),
 }
 
 

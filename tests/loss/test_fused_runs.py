@@ -43,7 +43,7 @@ def check(likelihood, terms, target=None, outputs=CLASSES, **options):
     joined, criterion = Joined(views), Criterion(likelihood, terms, checks="first")
     common = {"raw": raw, "raw_target": y, **options}
     together = criterion.backward(joined, x, y, step=0, generator=Alternating(drawing()), **common)
-    _descend(joined)
+    torch.optim.SGD(joined.parameters(), lr=1.0).step()
     for run, (single, generator) in enumerate(zip(singles, drawing(), strict=True)):
         own = {name: value[run::RUNS] if isinstance(value, Tensor) else value for name, value in common.items()}
         alone = criterion.backward(single, x[run::RUNS], y[run::RUNS], step=0, generator=generator, **own)
@@ -53,15 +53,8 @@ def check(likelihood, terms, target=None, outputs=CLASSES, **options):
             torch.testing.assert_close(together.parts[name][run], value)
         if alone.output is not None:
             torch.testing.assert_close(together.output[run::RUNS], alone.output)
-        _descend(single)
+        torch.optim.SGD(single.parameters(), lr=1.0).step()
         torch.testing.assert_close(dict(views[run].state_dict()), dict(single.state_dict()))
-
-
-@torch.no_grad()
-def _descend(model):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            parameter -= parameter.grad
 
 
 @pytest.mark.parametrize("name", [*STEADY, *CASES])

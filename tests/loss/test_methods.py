@@ -297,6 +297,7 @@ test_conflicts_and_wrong_names_are_named = refusals(
     (lambda: compose(), "at least one method"),
     (lambda: method("rcda"), "but got 'rcda'; did you mean 'rcad'?"),
     (lambda: method("rcad", alfa=1.0), "expected a parameter of rcad to be one of alpha, lam"),
+    (lambda: Method.from_dict({}), "a list under 'methods'"),
     (lambda: Method.from_dict({"methods": []}), "a list under 'methods'"),
     (lambda: Method.from_dict({"methods": [{"alpha": 1.0}]}), "expected method to be one of"),
 )

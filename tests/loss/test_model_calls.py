@@ -1,6 +1,5 @@
 """A model is left as it was found, and its output is found whatever it returns."""
 
-import copy
 from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -14,7 +13,7 @@ from torch.nn.utils import spectral_norm
 from one_line import fails_in_one_line, refusals
 from rcad import RCAD, Criterion, Objective, frozen_batch_stats
 from rcad.loss.model_calls import logits_of
-from small_nets import images, norm_net, smooth_net
+from small_nets import assert_same_state, images, norm_net, smooth_net
 
 LOGITS = torch.randn(3, 4)
 
@@ -56,31 +55,18 @@ test_other_outputs_and_choices_that_are_not_there_are_refused = refusals(
 )
 
 
-class TwoOutputs(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(5, 7), nn.Linear(7, 4)
-
-    def forward(self, x):
-        features = self.body(x).tanh()
-        return features, self.head(features)
-
-
-X, Y = torch.rand(6, 5), torch.tensor([0, 1, 2, 3, 0, 1])
-
-
 @pytest.mark.parametrize("fused", [True, False])
 @pytest.mark.parametrize("output", [1, -1, lambda pair: pair[1]])
 def test_the_part_that_is_named_is_trained(output, fused):
-    torch.manual_seed(0)
-    net, criterion = TwoOutputs(), RCAD(0.5, 0.1, output=output)
-    plain = copy.deepcopy(nn.Sequential(net.body, nn.Tanh(), net.head))
-    RCAD(0.5, 0.1)(plain, X, Y).backward()
+    """As many published models do: the features first, then the logits."""
+    (x, y), net, plain, criterion = images(), smooth_net(), smooth_net(), RCAD(0.5, 0.1, output=output)
+    RCAD(0.5, 0.1)(plain, x, y).backward()
+    both = lambda x: (net[:3](x), net(x))  # noqa: E731
     if fused:
-        assert criterion.backward(net, X, Y).output.shape == (6, 4)
+        assert criterion.backward(both, x, y).output.shape == (7, 5)
     else:
-        criterion(net, X, Y).backward()
-    torch.testing.assert_close([p.grad for p in net.parameters()], [p.grad for p in plain.parameters()])
+        criterion(both, x, y).backward()
+    assert_same_state(net, plain)
 
 
 class Held:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from equal import plain_loop
 from rcad import methods
 from rcad.paper.moons import Cell, examples
 
@@ -17,13 +18,8 @@ def accuracy(method):
     x_test, y_test = examples(MOONS, 4000, seed=0, test=True)
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(MOONS.d, 128), nn.ReLU(), nn.Linear(128, 2))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    criterion = method.criterion()
-    for _ in range(50):
-        for index in torch.randperm(len(x), generator=generator).split(128):
-            optimizer.zero_grad()
-            criterion.backward(net, x[index], y[index], generator=generator)
-            optimizer.step()
+    rows = (row for _ in range(50) for row in torch.randperm(len(x), generator=generator).split(128))
+    plain_loop(net, method.criterion(), ((x[row], y[row], {"generator": generator}) for row in rows))
     return 100 * (net(x_test).argmax(1) == y_test).float().mean().item()
 
 

@@ -3,7 +3,6 @@
 import copy
 import logging
 import math
-import warnings
 
 import pytest
 import torch
@@ -54,18 +53,17 @@ def test_a_sample_asks_some_and_searches_all():
     assert suggest_alpha(x, y, sample=500) == pytest.approx(suggest_alpha(x, y, sample=None), rel=0.15)
 
 
+@pytest.mark.filterwarnings("error")
 def test_arrays_lists_and_bytes_are_read_too():
     x, y = images(30)
     expected, stored = suggest_alpha(x, y), (x * 255).round().byte()
     fixed = x.numpy().copy()
     fixed.flags.writeable = False  # as the columns of a data frame
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert suggest_alpha(x.numpy(), y.numpy()) == suggest_alpha(fixed, y.tolist()) == expected
-        assert suggest_alpha(x.numpy()[:, :, ::-1], y) == pytest.approx(expected)
-        assert suggest_alpha(stored, y) == pytest.approx(suggest_alpha(stored.float() / 255, y))
-        for fine in (8 * x - 4, 255 * x.flatten(1)):  # neither looks like bytes
-            suggest_alpha(fine, y)
+    assert suggest_alpha(x.numpy(), y.numpy()) == suggest_alpha(fixed, y.tolist()) == expected
+    assert suggest_alpha(x.numpy()[:, :, ::-1], y) == pytest.approx(expected)
+    assert suggest_alpha(stored, y) == pytest.approx(suggest_alpha(stored.float() / 255, y))
+    for fine in (8 * x - 4, 255 * x.flatten(1)):  # neither looks like bytes
+        suggest_alpha(fine, y)
 
     with pytest.warns(UserWarning, match=r"span \[0.*, 25.*\] and look scaled, .*; divide them by 255") as caught:
         scaled = suggest_alpha(255 * x, y)
@@ -189,6 +187,7 @@ MEASURED = {
     "a mapping": ({}, Named(*smooth_net()), [({"pixels": X}, Y)], suggest_alpha(X, Y)),
     "normalised images": ({"mean": (0.5,), "std": STD}, smooth_net(), [(NORMALISED, Y)], suggest_alpha(X, Y)),
     "shapes that change": ({}, SIZELESS, [(X, Y), (torch.rand(6, 3, 5, 5), Y[:6])], suggest_alpha(X, Y)),
+    "twins of another class": ({}, nn.Linear(1, 2), [TWINS], 1.0),
     "a table, by its columns": (GAUSSIAN, nn.Linear(4, 2), [(TABLE, TABLE[:, 0])], DEVIATIONS),
     "reals of one's own": ({"likelihood": Counts()}, nn.Linear(4, 1), [(TABLE, COUNTS)], DEVIATIONS),
     # From each to the nearest whose target is a deviation away or more: 0.8, 0.7, 0.7, 0.9 in each of three channels.
@@ -215,6 +214,11 @@ def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha
         taught(criterion, [(X, Y[:, None].float())])
     taught(criterion, [(X, Y)])
     assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))
+
+
+def test_the_weight_of_real_targets_is_their_own():
+    assert RCAD(**GAUSSIAN).lam == 0.3
+    assert resolve("rcad", **GAUSSIAN).criterion.asked.terms[1].weight == 0.3
 
 
 def test_what_was_measured_is_saved_and_goes_on():
