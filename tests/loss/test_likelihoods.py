@@ -176,6 +176,7 @@ test_wrong_input_is_named_in_one_sentence = refusals(
         "dense ones, but got 2; drop the examples",
     ),
     (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
+    (lambda: Gaussian(cap="big"), "expected cap to be numbers, one per target, but got 'big'"),
     (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
     (lambda: Gaussian.fit([2.0, 2.0]), "constant"),
     (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
