@@ -13,7 +13,7 @@ from transformers import DataCollatorWithFlattening
 from equal import moved, plain_loop, same_parameters, sgd
 from one_line import fails_in_one_line
 from rcad import RCAD, InputError, suggest_alpha
-from rcad.integrations.embeddings import embedding_distance, has_tokens
+from rcad.integrations.embeddings import Packs, embedding_distance, has_tokens
 from rcad.integrations.huggingface import RCADTrainer
 from tiny_transformers import LABELS, arguments, bert, collated, gpt2, llama, pictures, sentences, trained, vit
 
@@ -191,6 +191,14 @@ def test_a_packed_row_takes_two_backwards_and_a_batch_of_rows_three(tmp_path):
         options = {"data_collator": DataCollatorWithFlattening()} if packed else {}
         train(model, tmp_path, sentences(4, padded=not packed), **options, changed={"num_train_epochs": 1})
         assert len(seen) == backwards
+
+
+def test_rows_that_are_one_sequence_each_are_left_as_they_are():
+    packs = Packs()
+    for positions in (None, torch.arange(6).expand(2, 6), torch.arange(3, 9)[None]):
+        packs.find(torch.tensor([[0, 1, 2, 0, 1, 0]]))
+        packs.find(positions)
+        assert packs.places is None
 
 
 @pytest.mark.filterwarnings("error::UserWarning:rcad.*")

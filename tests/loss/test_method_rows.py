@@ -26,10 +26,13 @@ test_bad_rows_are_named = refusals(
     (["rcad"], "expected method[0] to be a table with a name, but got 'rcad'"),
     ([{"alpha": 0.5}], "expected method[0].name, but it is missing"),
     ([(1, ())], "expected method[0].name to be the name of a method, but got 1"),
+    ([(" ", ())], "expected method[0].name to be the name of a method, but got ' '"),
     ([("rcad", 3)], "expected the parameters of method[0] to be pairs, but got 3"),
     ([("rcad", [("a b", 1)])], "expected a parameter of method[0] to be a plain name, but got 'a b'"),
+    ([("rcad", [("name", 1)])], "expected a parameter of method[0] to be a plain name, but got 'name'"),
     ([("rcad", [("a", 1), ("a", 2)])], "expected each parameter of method[0] once, but got ['a', 'a']"),
     ([("rcad", {"alpha": float("inf")})], "expected method[0].alpha to be a finite number"),
+    ([("rcad", {"alpha": object})], "expected method[0].alpha to be a finite number"),
     ([("rcad", {"bounds": [0.0, float("nan")]})], "expected method[0].bounds[1] to be a finite number"),
     of=method_rows,
 )
