@@ -146,7 +146,7 @@ def test_verbose_prints_a_line_per_epoch(capsys):
 @pytest.mark.parametrize(
     "estimator",
     [
-        RCADClassifier(**SHORT, warm_start=True),
+        RCADClassifier("rcad(every=3)", **SHORT, warm_start=True),
         RCADClassifier("mixup + rcad", **SHORT, early_stopping=True),
         RCADRegressor("rcad_random", **SHORT, warm_start=True),
         RCADClassifier("erm", **SHORT, class_weight="balanced"),
