@@ -37,7 +37,8 @@ def test_the_rest_of_a_composition_stays():
 
 def test_a_method_s_own_likelihood_comes_first():
     assert resolve("rcad").likelihood == Categorical()
-    assert resolve("rcad", likelihood=Gaussian()).likelihood == Gaussian()
+    real = resolve("rcad", likelihood=Gaussian())
+    assert (real.likelihood, real.terms[1].weight) == (Gaussian(), 0.3)
     assert resolve("bernoulli + rcad", likelihood=Gaussian()).likelihood == Bernoulli()
 
 

@@ -61,11 +61,10 @@ def test_the_part_that_is_named_is_trained(output, fused):
     """As many published models do: the features first, then the logits."""
     (x, y), net, plain, criterion = images(), smooth_net(), smooth_net(), RCAD(0.5, 0.1, output=output)
     RCAD(0.5, 0.1)(plain, x, y).backward()
-    both = lambda x: (net[:3](x), net(x))  # noqa: E731
-    if fused:
-        assert criterion.backward(both, x, y).output.shape == (7, 5)
-    else:
-        criterion(both, x, y).backward()
+    losses = (criterion.backward if fused else criterion.losses)(lambda x: (net[:3](x), net(x)), x, y)
+    assert losses.output.shape == (7, 5)
+    if not fused:
+        losses.total.backward()
     assert_same_state(net, plain)
 
 

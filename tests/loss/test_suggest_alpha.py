@@ -123,14 +123,19 @@ def four_digits(value):
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, BATCHES, BATCHES + 3])
-def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_two(count):
+def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_two(count, caplog):
     criterion, loader = RCAD(), batches(count)
-    assert criterion.alpha == "auto"
-    taught(criterion, loader)
+    assert repr(criterion) == "RCAD(Categorical(), [Term(name='nll')]; alpha is measured on the first batches)"
+    with caplog.at_level(logging.INFO, logger="rcad"):
+        taught(criterion, loader)
+    first, *last = [record.message for record in caplog.records if "alpha" in record.message]
+    assert "measured on the first 7 examples" in first
     looked_at = min(BATCHES, 2 ** (count.bit_length() - 1))
     x, y = (torch.cat(parts) for parts in zip(*loader[:looked_at], strict=True))
     assert criterion.alpha == four_digits(suggest_alpha(x, y, sample=None))
     assert criterion.settled == (count >= BATCHES)
+    fixed = f"alpha = {criterion.alpha:.4g}, measured on 112 examples of the first 16 batches"
+    assert last == [fixed] * criterion.settled
 
 
 def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at():
@@ -140,16 +145,6 @@ def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at():
     assert (criterion.alpha, criterion.lam) == ("auto", 0.1)
     loss = criterion(net, x, y)
     torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=criterion.alpha, lam=0.1))
-
-
-def test_it_is_logged_when_it_is_found_and_when_it_is_fixed(caplog):
-    criterion = RCAD()
-    assert repr(criterion) == "RCAD(Categorical(), [Term(name='nll')]; alpha is measured on the first batches)"
-    with caplog.at_level(logging.INFO, logger="rcad"):
-        taught(criterion, batches(BATCHES + 4))
-    first, last = [record.message for record in caplog.records if "alpha" in record.message]
-    assert "measured on the first 7 examples" in first
-    assert last == f"alpha = {criterion.alpha:.4g}, measured on 112 examples of the first 16 batches"
 
 
 def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests():
@@ -201,6 +196,7 @@ def test_alpha_is_measured_on_every_kind_of_batch(name):
     criterion = RCAD(**options)
     taught(criterion, loader, net)
     assert criterion.alpha == pytest.approx(float(expected), rel=1e-3)
+    assert criterion.lam == (0.3 if options is GAUSSIAN else 0.1)
 
 
 @pytest.mark.parametrize("alpha", [1.0, "auto"])
@@ -214,11 +210,6 @@ def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha
         taught(criterion, [(X, Y[:, None].float())])
     taught(criterion, [(X, Y)])
     assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))
-
-
-def test_the_weight_of_real_targets_is_their_own():
-    assert RCAD(**GAUSSIAN).lam == 0.3
-    assert resolve("rcad", **GAUSSIAN).criterion.asked.terms[1].weight == 0.3
 
 
 def test_what_was_measured_is_saved_and_goes_on():
