@@ -1,15 +1,12 @@
 """What the tests of adapters share."""
 
-from __future__ import annotations
-
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 
 @pytest.fixture(autouse=True)
-def _own_accelerator() -> Iterator[None]:
+def _own_accelerator():
     """Accelerators of one process share a state; each test begins with its own."""
     yield
     if state := sys.modules.get("accelerate.state"):

@@ -1,8 +1,5 @@
 """Accelerate with a method's loss, beyond what `test_adapters` says of every adapter."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +20,7 @@ from workers import in_bf16, in_two
 METHOD = "rcad(alpha=0.5, lam=0.3)"
 
 
-def test_states_of_other_settings_and_of_before_are_taken() -> None:
+def test_states_of_other_settings_and_of_before_are_taken():
     accelerator = Accelerator(cpu=True)
     drawing = AccelerateCriterion(accelerator, METHOD, generator=torch.Generator())
     AccelerateCriterion(accelerator, METHOD).load_state_dict(drawing.state_dict())
@@ -84,20 +81,13 @@ else:
         assert "compiled before DistributedDataParallel" in str(error)
     else:
         assert kind == "fsdp2", "a compiled wrapper was not refused"
-    try:
-        if kind == "ddp":
-            criterion.backward(wrapper(smooth_net(), static_graph=True), x, y)
-    except InputError as error:
-        assert "without static_graph" in str(error)
-    else:
-        assert kind == "fsdp2", "a static graph was not refused"
     accelerator.end_training()
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
-def test_two_processes_equal_one(kind: str, tmp_path: Path) -> None:
+def test_two_processes_equal_one(kind, tmp_path):
     in_two(WORKER, kind, tmp_path, ACCELERATE_USE_CPU="true")
     alone = smooth_net()
     RCAD(0.5, 0.3).backward(alone, *images(24))
@@ -109,5 +99,5 @@ def test_two_processes_equal_one(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_bf16_is_the_accelerators_autocast(tmp_path: Path) -> None:
+def test_bf16_is_the_accelerators_autocast(tmp_path):
     in_bf16(WORKER, "bf16", tmp_path, 0)

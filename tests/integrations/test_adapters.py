@@ -3,17 +3,16 @@
 An adapter whose library is missing says in one line what to install.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from equal import moved, plain_loop, same_parameters, sgd
@@ -40,12 +39,11 @@ pytestmark = [
 ]
 
 
-def loader() -> DataLoader[Any]:
-    """Three batches of 8 images."""
+def loader():
     return DataLoader(TensorDataset(*images(24)), batch_size=8)
 
 
-def compiled(net: nn.Module, wanted: bool) -> Any:
+def compiled(net, wanted):
     torch._dynamo.reset()
     return torch.compile(net, backend="eager") if wanted else net
 
@@ -60,24 +58,14 @@ class Settings(NamedTuple):
     compiled: bool = False
     resumed: bool = False
 
-    def generator(self) -> torch.Generator | None:
+    def generator(self):
         return None if self.seed is None else torch.Generator().manual_seed(self.seed)
 
 
-class Run(NamedTuple):
-    """A net and its training in a loop of one's own."""
-
-    net: nn.Module
-    criterion: Criterion
-    optimizer: Any
-    backward: Callable[[Tensor, Tensor, bool], object]
-    clip: Callable[[float], object]
-    save: Callable[[Path], object]
-    load: Callable[[Path], object]
+Run = namedtuple("Run", "net criterion optimizer backward clip save load")
 
 
-def by_hand(settings: Settings, begin: Callable[[], Run], folder: Path) -> tuple[nn.Module, Criterion]:
-    """Two epochs."""
+def by_hand(settings, begin, folder):
     run = begin()
     for epoch in range(2):
         if epoch and settings.resumed:
@@ -95,8 +83,8 @@ def by_hand(settings: Settings, begin: Callable[[], Run], folder: Path) -> tuple
     return run.net, run.criterion
 
 
-def lightning(how: str) -> Callable[..., tuple[nn.Module, Criterion]]:
-    def train(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
+def lightning(how):
+    def train(method, settings, folder):
         pytest.importorskip("lightning")
         from lightning.pytorch.plugins import MixedPrecision
 
@@ -104,7 +92,7 @@ def lightning(how: str) -> Callable[..., tuple[nn.Module, Criterion]]:
 
         own = {"accumulate": settings.accumulate, "clip": settings.clip} if how == "manual" else {}
         plugin = lit.scaled(MixedPrecision)
-        options: dict[str, Any] = {"plugins": [plugin]} if settings.scaled else {}
+        options = {"plugins": [plugin]} if settings.scaled else {}
         if how != "manual":
             options |= {"accumulate_grad_batches": settings.accumulate, "gradient_clip_val": settings.clip}
         for epochs in (1, 2) if settings.resumed else (2,):
@@ -120,8 +108,8 @@ def lightning(how: str) -> Callable[..., tuple[nn.Module, Criterion]]:
     return train
 
 
-def fabric(fused: bool) -> Callable[..., tuple[nn.Module, Criterion]]:
-    def train(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
+def fabric(fused):
+    def train(method, settings, folder):
         lightning = pytest.importorskip("lightning")
         from lightning.fabric.plugins import MixedPrecision
 
@@ -131,13 +119,13 @@ def fabric(fused: bool) -> Callable[..., tuple[nn.Module, Criterion]]:
         plugin = lit.scaled(MixedPrecision)
         fabric = lightning.Fabric(accelerator="cpu", devices=1, plugins=[plugin] if settings.scaled else [])
 
-        def begin() -> Run:
+        def begin():
             net = norm_net()
             model, optimizer = fabric.setup(compiled(net, settings.compiled), sgd(net))
             criterion = FabricCriterion(fabric, method, classes=CLASSES, generator=settings.generator())
             state = {"model": model, "optimizer": optimizer, "criterion": criterion}
 
-            def backward(x: Tensor, y: Tensor, last: bool) -> None:
+            def backward(x, y, last):
                 with fabric.no_backward_sync(model, enabled=not last):
                     if fused:
                         criterion.backward(model, x, y, accumulate=settings.accumulate)
@@ -161,7 +149,7 @@ def fabric(fused: bool) -> Callable[..., tuple[nn.Module, Criterion]]:
     return train
 
 
-def accelerate(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
+def accelerate(method, settings, folder):
     pytest.importorskip("accelerate")
     from accelerate import Accelerator
 
@@ -169,7 +157,7 @@ def accelerate(method: str, settings: Settings, folder: Path) -> tuple[nn.Module
 
     made = []
 
-    def begin() -> Run:
+    def begin():
         accelerator, net = Accelerator(cpu=True, gradient_accumulation_steps=settings.accumulate), norm_net()
         if settings.scaled:
             accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
@@ -178,7 +166,7 @@ def accelerate(method: str, settings: Settings, folder: Path) -> tuple[nn.Module
         model, optimizer = accelerator.prepare(compiled(net, settings.compiled), sgd(net))
         made.append((accelerator, criterion))
 
-        def backward(x: Tensor, y: Tensor, last: bool) -> None:
+        def backward(x, y, last):
             with accelerator.accumulate(model):
                 criterion.backward(model, x, y)
 
@@ -199,7 +187,7 @@ def accelerate(method: str, settings: Settings, folder: Path) -> tuple[nn.Module
     return trained
 
 
-def skorch(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
+def skorch(method, settings, folder):
     pytest.importorskip("skorch")
     from skorch.callbacks import GradientNormClipping
 
@@ -222,13 +210,13 @@ def skorch(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Cr
     return net, model.rcad_.criterion
 
 
-def timm(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
+def timm(method, settings, folder):
     """The heart of timm's script."""
     load()
     pytest.importorskip("timm.task")
     from rcad.integrations.timm import RCADTask
 
-    def begin() -> Run:
+    def begin():
         net, options = norm_net(), {"mean": (0.0,) * 3, "std": (1.0,) * 3, "verbose": False}
         task = RCADTask(net, method=method, classes=CLASSES, generator=settings.generator(), **options)
         optimizer = sgd(task.get_trainable_module())
@@ -236,7 +224,7 @@ def timm(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Crit
             torch._dynamo.reset()
             task.compile(backend="eager")
 
-        def resume(path: Path) -> None:
+        def resume(path):
             state, moments = torch.load(path)
             task.load_checkpoint_state(state["state_dict"], state["task_state"])
             optimizer.load_state_dict(moments)
@@ -255,18 +243,16 @@ def timm(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Crit
 
 
 class Pictures(nn.Module):
-    """The small net as a transformers Trainer takes it."""
-
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.net = norm_net()
         self.config = type("Config", (), {"num_labels": CLASSES, "to_json_string": lambda self: ""})()
 
-    def forward(self, pixel_values: Tensor, labels: Tensor | None = None) -> dict[str, Tensor]:
+    def forward(self, pixel_values, labels=None):
         return {"logits": self.net(pixel_values)}
 
 
-def huggingface(method: str, settings: Settings, folder: Path) -> tuple[nn.Module, Criterion]:
+def huggingface(method, settings, folder):
     pytest.importorskip("transformers")
     from rcad.integrations.huggingface import RCADTrainer
     from tiny_transformers import arguments
@@ -296,19 +282,10 @@ def huggingface(method: str, settings: Settings, folder: Path) -> tuple[nn.Modul
 
 
 class Adapter(NamedTuple):
-    """A way to train in a framework.
-
-    Attributes:
-        train: gives the trained net and the criterion.
-        fused: it takes the fewest passes; else it leaves the backward to the framework.
-        per_step: `every=` counts steps of the optimizer; else batches.
-        lacks: what cannot be told to it here.
-    """
-
     train: Callable[[str, Settings, Path], tuple[nn.Module, Criterion]]
-    fused: bool = True
-    per_step: bool = False
-    lacks: tuple[str, ...] = ()
+    fused: bool = True  # it takes the fewest passes; else it leaves the backward to the framework
+    per_step: bool = False  # `every=` counts steps of the optimizer; else batches
+    lacks: tuple[str, ...] = ()  # what cannot be told to it here
 
 
 ADAPTERS = {
@@ -325,13 +302,11 @@ ADAPTERS = {
 }
 
 
-def having(*names: str) -> Any:
-    """Every adapter that can be told this."""
+def having(*names):
     return pytest.mark.parametrize("name", [k for k, adapter in ADAPTERS.items() if not {*names} & {*adapter.lacks}])
 
 
-def check(name: str, method: str, folder: Path, tolerance: float = 0.0, **settings: Any) -> None:
-    """The adapter's net and the loop's are equal, and have moved."""
+def check(name, method, folder, tolerance=0.0, **settings):
     adapter, told = ADAPTERS[name], Settings(**settings)
     trained, _ = adapter.train(method, told, folder)
     loop = {"accumulate": told.accumulate, "clip": told.clip, "generator": told.generator()}
@@ -342,49 +317,48 @@ def check(name: str, method: str, folder: Path, tolerance: float = 0.0, **settin
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_it_equals_a_plain_loop_bit_for_bit(name: str, method: str, tmp_path: Path) -> None:
+def test_it_equals_a_plain_loop_bit_for_bit(name, method, tmp_path):
     if method in DRAWN and "generator" in ADAPTERS[name].lacks:
         pytest.skip("draws from torch's global generator")
     check(name, method, tmp_path, seed=3 if method in DRAWN else None)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_accumulated_batches_are_one_step_whose_gradients_are_clipped(name: str, tmp_path: Path) -> None:
+def test_accumulated_batches_are_one_step_whose_gradients_are_clipped(name, tmp_path):
     """transformers divides by the number of items and not of batches, which rounds otherwise."""
     told = {"accumulate": 1 if "accumulate" in ADAPTERS[name].lacks else 3, "clip": CLIP}
     check(name, "rcad(alpha=0.5, lam=0.1, every=2)", tmp_path, 1e-4 if name == "huggingface" else 0.0, **told)
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
-def test_the_clipping_binds(accumulate: int) -> None:
+def test_the_clipping_binds(accumulate):
     pair = (plain_loop(norm_net(), RCAD, [*loader()] * 2, accumulate=accumulate, clip=clip) for clip in (None, CLIP))
     assert moved(*pair) > 1e-3
 
 
 @having("scaled")
-def test_a_loss_scaler_scales_every_backward_and_is_undone(name: str, tmp_path: Path) -> None:
+def test_a_loss_scaler_scales_every_backward_and_is_undone(name, tmp_path):
     """Times a power of two and divided by it again: bit for bit."""
     check(name, RCAD, tmp_path, scaled=True)
 
 
 @having("compiled")
-def test_a_compiled_model(name: str, tmp_path: Path) -> None:
+def test_a_compiled_model(name, tmp_path):
     check(name, RCAD, tmp_path, compiled=True)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_resumed_run_goes_on_where_it_stopped(name: str, tmp_path: Path) -> None:
-    """With the count of its batches or steps, three an epoch."""
+def test_a_resumed_run_goes_on_where_it_stopped(name, tmp_path):
     check(name, "rcad(alpha=0.5, lam=0.1, every=2)", tmp_path, resumed=True)
 
 
 @having("generator", "own state")
-def test_a_resumed_run_goes_on_with_the_random_directions_of_one_without_a_break(name: str, tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_with_the_random_directions_of_one_without_a_break(name, tmp_path):
     check(name, "rcad_random(alpha=0.5, lam=0.1)", tmp_path, resumed=True, seed=3)
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_a_measured_alpha_is_not_measured_again_after_a_break(name: str, tmp_path: Path) -> None:
+def test_a_measured_alpha_is_not_measured_again_after_a_break(name, tmp_path):
     plain_loop(norm_net(), first := methods.rcad().criterion(), loader())
     for resumed in (False, True):
         _, criterion = ADAPTERS[name].train("rcad", Settings(resumed=resumed), tmp_path)
@@ -392,7 +366,7 @@ def test_a_measured_alpha_is_not_measured_again_after_a_break(name: str, tmp_pat
     assert criterion.state_dict()["alpha"] == first.state_dict()["alpha"]
 
 
-def imported_without(package: str, adapter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def imported_without(package, adapter, monkeypatch):
     for name in [name for name in sys.modules if name.startswith(f"rcad.integrations.{adapter}")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
@@ -411,9 +385,7 @@ def imported_without(package: str, adapter: str, monkeypatch: pytest.MonkeyPatch
         ("timm", "timm", "timm"),
     ],
 )
-def test_a_missing_package_names_its_extra(
-    adapter: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_names_its_extra(adapter, package, extra, monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         imported_without(package, adapter, monkeypatch)
     assert str(caught.value).startswith(f"expected {package}")
@@ -421,7 +393,7 @@ def test_a_missing_package_names_its_extra(
     assert caught.value.__suppress_context__, "one traceback, not two"
 
 
-def test_a_timm_without_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timm_without_tasks_is_refused(monkeypatch):
     load()
     with pytest.raises(InputError, match=r"expected timm 1\.0\.27 or newer, for its timm.task, but got 1\.") as caught:
         imported_without("timm.task", "timm", monkeypatch)

@@ -1,14 +1,8 @@
 """Texts through the Trainer: equal to plain loops over the core, to the plain Trainer, and to one big batch."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 pytest.importorskip("transformers")
 
@@ -17,29 +11,26 @@ import transformers
 from equal import moved, plain_loop, same_parameters
 from one_line import fails_in_one_line
 from rcad import RCAD, Categorical, Gaussian, methods
-from rcad.integrations.huggingface import RCADTrainer, RCADTrainerMixin
+from rcad.integrations.huggingface import MULTI_LABEL, RCADTrainer, RCADTrainerMixin
 from rcad.integrations.resolve import as_method
-from tiny_transformers import LABELS, arguments, bert, collated, llama, pictures, sentences, texts, trained, vit
-from tiny_transformers import gpt2 as language_gpt2
+from tiny_transformers import LABELS, arguments, bert, collated, gpt2, llama, pictures, sentences, texts, trained, vit
 from workers import in_two
 
 METHOD = "rcad(alpha=1.5, lam=0.3)"
 
 
-class Seeded(transformers.TrainerCallback):  # type: ignore[misc]
+class Seeded(transformers.TrainerCallback):
     """Dropout that depends on the step alone, so that two loops can draw the same."""
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+    def on_step_begin(self, args, state, control, **others):
         torch.manual_seed(state.global_step)
 
 
 ADAMW = {"optim": "adamw_torch", "learning_rate": 1e-2, "max_grad_norm": 0.5, "weight_decay": 0.0}
 
 
-def core_loop(model: Any, rows: list[dict[str, Tensor]], criterion: Any) -> nn.Module:
-    """Two epochs of batches of 4 with AdamW and clipping, a fresh seed for each step."""
-
-    def batches() -> Iterator[Any]:
+def core_loop(model, rows, criterion):
+    def batches():
         for step, start in enumerate([*range(0, len(rows), 4)] * 2):
             torch.manual_seed(step)
             batch = collated(rows[start : start + 4])
@@ -51,52 +42,52 @@ def core_loop(model: Any, rows: list[dict[str, Tensor]], criterion: Any) -> nn.M
 
 
 @pytest.mark.parametrize("method", [METHOD, "rcad_random(alpha=1.5, lam=0.3)"])
-def test_the_trainer_equals_a_loop_over_the_core_bit_for_bit(method: str, tmp_path: Path) -> None:
+def test_the_trainer_equals_a_loop_over_the_core_bit_for_bit(method, tmp_path):
     ours = bert(dropout=0.2)
     trained(ours, tmp_path, texts(), method, callbacks=[Seeded()], changed=ADAMW)
     assert moved(ours, bert()) > 0.01
     same_parameters(ours, core_loop(bert(dropout=0.2), texts(), as_method(method).criterion()))
 
 
-def frozen() -> Any:
+def frozen():
     model = bert()
     model.get_input_embeddings().weight.requires_grad_(False)
     return model
 
 
-def tied() -> Any:
-    model: Any = bert("MaskedLM", tie_word_embeddings=True)
+def tied():
+    model = bert("MaskedLM", tie_word_embeddings=True)
     assert model.cls.predictions.decoder.weight is model.get_input_embeddings().weight
     return model
 
 
-def labelled(label: Any) -> list[dict[str, Tensor]]:
+def labelled(label):
     return [{**row, "labels": label(row)} for row in texts()]
 
 
-def masked(row: dict[str, Tensor]) -> Tensor:
+def masked(row):
     return row["input_ids"].masked_fill(row["attention_mask"] == 0, -100)
 
 
-def yes_no(row: dict[str, Tensor]) -> Tensor:
+def yes_no(row):
     return nn.functional.one_hot(row["labels"], LABELS).float()
 
 
 # A token model's loss is a weighted mean here and a plain one there: the same number, rounded elsewhere.
 NEAR = {"rtol": 1e-4, "atol": 1e-6}
-SAME: dict[str, Any] = {
+SAME = {
     "sequences": (bert, texts(), {}),
     "frozen table": (frozen, texts(), {}),
     "tokens": (lambda: bert("TokenClassification"), texts(per_token=True), NEAR),
     "tied embeddings": (tied, labelled(masked), NEAR),
-    "several labels": (lambda: bert(problem_type="multi_label_classification"), labelled(yes_no), NEAR),
+    "several labels": (lambda: bert(problem_type=MULTI_LABEL), labelled(yes_no), NEAR),
     "llama": (llama, sentences(), NEAR),
-    "gpt2": (language_gpt2, sentences(), NEAR),
+    "gpt2": (gpt2, sentences(), NEAR),
 }
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_with_lam_0_it_is_the_plain_trainer(name: str, tmp_path: Path) -> None:
+def test_with_lam_0_it_is_the_plain_trainer(name, tmp_path):
     """Bit for bit where both take the same mean of one batch; accumulating, the plain one errs but for these two."""
     make, rows, tolerance = SAME[name]
     ours, plain, first = make(), make(), make()
@@ -113,7 +104,7 @@ def test_with_lam_0_it_is_the_plain_trainer(name: str, tmp_path: Path) -> None:
     ("head", "counted"),
     [("SequenceClassification", True), ("TokenClassification", True), ("SequenceClassification", False)],
 )
-def test_accumulated_batches_equal_one_big_batch(head: str, counted: bool, tmp_path: Path) -> None:
+def test_accumulated_batches_equal_one_big_batch(head, counted, tmp_path):
     """12 examples as 12, as 4 + 4 + 4, and as 5 + 5 + 2 where the Trainer counts items: batches count equally else."""
     models, logged = [], []
     for size, steps in ((12, 1), (4, 3), (5, 3))[: 3 if counted else 2]:
@@ -131,7 +122,7 @@ def test_accumulated_batches_equal_one_big_batch(head: str, counted: bool, tmp_p
 
 
 @pytest.mark.parametrize("head", ["SequenceClassification", "TokenClassification"])
-def test_the_logs_hold_the_parts(head: str, tmp_path: Path) -> None:
+def test_the_logs_hold_the_parts(head, tmp_path):
     rows = texts(per_token=head == "TokenClassification")
     made = trained(bert(head), tmp_path, rows, METHOD, changed={"logging_steps": 3})
     rows = [row for row in made.state.log_history if "loss" in row]
@@ -141,10 +132,10 @@ def test_the_logs_hold_the_parts(head: str, tmp_path: Path) -> None:
         assert 0 < row["train_entropy"] < torch.tensor(LABELS).log()
 
 
-def test_padding_stays_and_the_rest_moves_by_alpha(tmp_path: Path) -> None:
+def test_padding_stays_and_the_rest_moves_by_alpha(tmp_path):
     model, seen, keys = bert(), [], []
 
-    def look(module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+    def look(module, args, kwargs):
         if module.training:
             seen.append(kwargs["inputs_embeds"].detach().clone())
             keys.append(set(kwargs))
@@ -161,7 +152,7 @@ def test_padding_stays_and_the_rest_moves_by_alpha(tmp_path: Path) -> None:
     assert keys == [{"inputs_embeds", "attention_mask"}] * 2
 
 
-def test_evaluation_and_prediction_are_the_plain_trainers(tmp_path: Path) -> None:
+def test_evaluation_and_prediction_are_the_plain_trainers(tmp_path):
     rows, model = texts(), bert(dropout=0.2)
     ours = RCADTrainer(model, arguments(tmp_path), eval_dataset=rows, method="label_smoothing(eps=0.3) + rcad")
     plain = transformers.Trainer(model, arguments(tmp_path), eval_dataset=rows)
@@ -171,11 +162,11 @@ def test_evaluation_and_prediction_are_the_plain_trainers(tmp_path: Path) -> Non
         ours.evaluate()
 
 
-def soft(row: dict[str, Tensor]) -> Tensor:
+def soft(row):
     return 0.8 * yes_no(row) + 0.2 / LABELS
 
 
-def real(row: dict[str, Tensor]) -> Tensor:
+def real(row):
     return torch.sin(row["input_ids"].sum())
 
 
@@ -183,9 +174,7 @@ def real(row: dict[str, Tensor]) -> Tensor:
     ("likelihood", "label", "config"),
     [(Gaussian(), real, {"num_labels": 2}), (Categorical(), soft, {"problem_type": "single_label_classification"})],
 )
-def test_other_labels_equal_the_core_and_are_evaluated_by_their_likelihood(
-    likelihood: Any, label: Any, config: Any, tmp_path: Path
-) -> None:
+def test_other_labels_equal_the_core_and_are_evaluated_by_their_likelihood(likelihood, label, config, tmp_path):
     """A mean and a log-variance for real numbers; probabilities of the classes as labels."""
     rows = labelled(label)
     ours, plain = bert(**config), bert(**config)
@@ -199,7 +188,7 @@ def test_other_labels_equal_the_core_and_are_evaluated_by_their_likelihood(
     assert made.evaluate(rows)["eval_loss"] == pytest.approx(nll, rel=1e-5)
 
 
-def test_a_loss_called_by_hand_leaves_the_gradients_to_the_caller(tmp_path: Path) -> None:
+def test_a_loss_called_by_hand_leaves_the_gradients_to_the_caller(tmp_path):
     one, batch = bert().train(), collated(texts())
     made = RCADTrainer(one, arguments(tmp_path), method=methods.rcad(alpha=1.5, lam=0.3))
     loss, outputs = made.compute_loss(one, batch, return_outputs=True, num_items_in_batch=torch.tensor(12))
@@ -213,7 +202,7 @@ def test_a_loss_called_by_hand_leaves_the_gradients_to_the_caller(tmp_path: Path
     loss.backward()
 
 
-def weighs(self: Any, model: nn.Module, inputs: Any, return_outputs: bool = False, **others: Any) -> Any:
+def weighs(self, model, inputs, return_outputs=False, **others):
     """A compute_loss of one's own: the usual recipe for class weights."""
     labels = inputs.pop("labels")
     outputs = model(**inputs)
@@ -221,32 +210,29 @@ def weighs(self: Any, model: nn.Module, inputs: Any, return_outputs: bool = Fals
     return (loss, outputs) if return_outputs else loss
 
 
-def sleeps(self: Any, model: nn.Module, *args: Any, **others: Any) -> Any:
+def sleeps(self, model, *args, **others):
     """A compute_loss that reaches the method's, but with a model that does not train."""
     return RCADTrainer.compute_loss(self, model.eval(), *args, **others)
 
 
-def passes_by(self: Any, model: nn.Module, inputs: Any, *args: Any, **others: Any) -> Tensor:
-    """A training_step of one's own."""
-    loss: Tensor = model.train()(**inputs).loss
+def passes_by(self, model, inputs, *args, **others):
+    loss = model.train()(**inputs).loss
     self.accelerator.backward(loss)
     return loss.detach()
 
 
-def only_first(name: str, own: Any) -> Any:
-    """Reaches the method's loss at the first step only."""
-
-    def called(self: Any, *args: Any, **others: Any) -> Any:
+def only_first(name, own):
+    def called(self, *args, **others):
         return (own if self.state.global_step else getattr(RCADTrainer, name))(self, *args, **others)
 
     return called
 
 
-def trainer_with(name: str, own: Any, kind: Any = RCADTrainer) -> Any:
+def trainer_with(name, own, kind=RCADTrainer):
     return type("Mine", (kind,), {name: own})
 
 
-def behind(name: str, own: Any) -> Any:
+def behind(name, own):
     return type("Whole", (RCADTrainerMixin, trainer_with(name, own, transformers.Trainer)), {})
 
 
@@ -262,7 +248,7 @@ def behind(name: str, own: Any) -> Any:
         (trainer_with("training_step", only_first("training_step", passes_by)), "expected Mine.training_step to", 1),
     ],
 )
-def test_a_step_in_place_of_the_methods_is_refused(kind: Any, says: str, steps: int, tmp_path: Path) -> None:
+def test_a_step_in_place_of_the_methods_is_refused(kind, says, steps, tmp_path):
     model, same = bert(), bert()
     with fails_in_one_line(says, "method=rcad.RCAD(..., likelihood=rcad.Categorical(weight=...))"):
         kind(model, arguments(tmp_path), train_dataset=texts(), method=METHOD).train()
@@ -271,20 +257,20 @@ def test_a_step_in_place_of_the_methods_is_refused(kind: Any, says: str, steps: 
     same_parameters(model, same)  # nothing was trained since
 
 
-def by_hand(self: Any, model: nn.Module, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-    loss: Tensor = self.compute_loss(model.train(), inputs, num_items_in_batch=num_items_in_batch)
+def by_hand(self, model, inputs, num_items_in_batch=None):
+    loss = self.compute_loss(model.train(), inputs, num_items_in_batch=num_items_in_batch)
     self.accelerator.backward(loss)
     return loss.detach()
 
 
-def doubled(self: Any, *args: Any, **others: Any) -> Any:
+def doubled(self, *args, **others):
     return 2 * RCADTrainer.compute_loss(self, *args, **others)
 
 
 @pytest.mark.parametrize(
     ("kind", "rate"), [(trainer_with("training_step", by_hand), 0.1), (trainer_with("compute_loss", doubled), 0.05)]
 )
-def test_what_a_subclass_does_with_the_methods_loss_counts(kind: Any, rate: float, tmp_path: Path) -> None:
+def test_what_a_subclass_does_with_the_methods_loss_counts(kind, rate, tmp_path):
     ours, plain, first = bert(), bert(), bert()
     kind(ours, arguments(tmp_path, learning_rate=rate), train_dataset=texts(), method=METHOD).train()
     trained(plain, tmp_path, texts(), METHOD)
@@ -292,7 +278,7 @@ def test_what_a_subclass_does_with_the_methods_loss_counts(kind: Any, rate: floa
     same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
 
 
-def test_floating_point_labels_need_a_problem_type(tmp_path: Path) -> None:
+def test_floating_point_labels_need_a_problem_type(tmp_path):
     """transformers would take them for yes/no labels."""
     model, rows = bert(), labelled(soft)
     made = RCADTrainer(model, arguments(tmp_path), train_dataset=rows, eval_dataset=rows, method=METHOD)
@@ -302,28 +288,18 @@ def test_floating_point_labels_need_a_problem_type(tmp_path: Path) -> None:
     assert model.config.problem_type is None
 
 
-def gpt2(**config: Any) -> nn.Module:
-    torch.manual_seed(0)
-    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 40, "n_positions": 12, "pad_token_id": 0}
-    settings = transformers.GPT2Config(**sizes, num_labels=LABELS, initializer_range=0.2, **config)
-    return transformers.GPT2ForSequenceClassification(settings)  # type: ignore[no-any-return]
-
-
 class IdsOnly(nn.Module):
-    def forward(self, input_ids: Tensor, labels: Tensor | None = None) -> Tensor:
+    def forward(self, input_ids, labels=None):
         return input_ids.float()
 
 
-def t5() -> Any:
+def t5():
     sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 40}
     return transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes, decoder_start_token_id=0))
 
 
-def bert_for(problem: str) -> Any:
-    return bert(problem_type=problem)
-
-
 BYTES = [{**row, "pixel_values": (255 * row["pixel_values"]).byte()} for row in pictures()]
+CRITERION = {"method": RCAD(1.0, 0.1)}
 NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
 
 
@@ -336,13 +312,8 @@ NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
         (bert, {}, {"_n_gpu": 2}, "expected one GPU per process, but got 2; start with torchrun"),
         (bert("QuestionAnswering"), {}, {}, "but got start_positions, end_positions"),
         (bert(num_labels=1), {}, {}, "num_labels=1; for regression"),
-        (bert_for("regression"), {}, {}, 'likelihood for problem_type="regression"'),
-        (
-            bert_for("multi_label_classification"),
-            {"method": RCAD(1.0, 0.1)},
-            {},
-            'Bernoulli likelihood for problem_type="multi_label_classification", but got Categorical',
-        ),
+        (bert(problem_type="regression"), {}, {}, 'likelihood for problem_type="regression"'),
+        (bert(problem_type=MULTI_LABEL), CRITERION, {}, f'Bernoulli likelihood for problem_type="{MULTI_LABEL}"'),
         (IdsOnly, {}, {}, "expected a model that takes inputs_embeds, which are to move, but IdsOnly"),
         (t5, {"method": "erm"}, {}, "but got T5ForConditionalGeneration, which has an encoder and a decoder"),
         (llama, {"method": None}, {}, 'method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
@@ -351,19 +322,22 @@ NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
         (bert, {"method": "mixup + rcad", "train_dataset": texts()}, {}, "for the method 'mixup + rcad', but got (4, "),
         (bert, {"train_dataset": NO_LABELS}, {}, "expected a tensor under 'labels'"),
         (vit, {"train_dataset": BYTES}, {}, "expected floating-point pixel_values, but got torch.uint8; divide them"),
-        (gpt2, {"train_dataset": texts()}, {}, "logits for input_ids and for their inputs_embeds, but they differ by"),
+        (
+            gpt2("ForSequenceClassification"),
+            {"train_dataset": texts()},
+            {},
+            "for input_ids and for their inputs_embeds",
+        ),
     ],
 )
-def test_what_cannot_be_done_is_refused_in_one_line(
-    model: Any, options: dict[str, Any], changed: dict[str, Any], says: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_done_is_refused_in_one_line(model, options, changed, says, tmp_path):
     args = arguments(tmp_path, **{key: value for key, value in changed.items() if key != "_n_gpu"})
     vars(args).update(changed)
     with fails_in_one_line(says):
         RCADTrainer(model if isinstance(model, nn.Module) else model(), args, **{"method": METHOD, **options}).train()
 
 
-def test_an_old_trainer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_trainer_is_refused(tmp_path, monkeypatch):
     monkeypatch.delattr(transformers.Trainer, "loss_is_scaled_for_ga")
     with fails_in_one_line("expected transformers 5.19 or newer", "upgrade it"):
         RCADTrainer(bert(), arguments(tmp_path), method=METHOD)
@@ -397,18 +371,18 @@ torch.save(gathered(trainer.model), f"{out}/{rank}.pt")
 ON_EMBEDDINGS = {"method": "rcad(lam=0.3)", "embedding_alpha": 0.5}
 # A model, its data, the layer that is sharded, and the options of the trainer; llama has a table of its own, gpt2 one
 # that is the last layer too.
-SPREAD: dict[str, Any] = {
+SPREAD = {
     "sequences": lambda: (bert(), texts(), "BertLayer", {"method": METHOD}),
     "tokens": lambda: (bert("TokenClassification"), texts(per_token=True), "BertLayer", {"method": METHOD}),
     "llama": lambda: (llama(), sentences(), "LlamaDecoderLayer", ON_EMBEDDINGS),
-    "gpt2": lambda: (language_gpt2(), sentences(), "GPT2Block", ON_EMBEDDINGS),
+    "gpt2": lambda: (gpt2(), sentences(), "GPT2Block", ON_EMBEDDINGS),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ddp", "fsdp2"])
 @pytest.mark.parametrize("name", SPREAD)
-def test_two_processes_with_accumulation_equal_one_big_batch(name: str, kind: str, tmp_path: Path) -> None:
+def test_two_processes_with_accumulation_equal_one_big_batch(name, kind, tmp_path):
     in_two(WORKER, kind, name, tmp_path)
     (alone, rows, _, options), (together, *_) = SPREAD[name](), SPREAD[name]()
     trained(alone, tmp_path, rows, trainer=RCADTrainer, changed={"per_device_train_batch_size": 12}, **options)

@@ -1,12 +1,9 @@
 """Mixed precision where it is used: Lightning and timm on a GPU, in bf16 and in fp16 with a scaler."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from rcad import RCAD
 
@@ -26,27 +23,27 @@ from rcad.models import build  # noqa: E402
 TEXT, CLASSES = "rcad(alpha=0.5, lam=0.1)", 10
 
 
-def data() -> tuple[Tensor, Tensor]:
+def data():
     generator = torch.Generator().manual_seed(0)
     return torch.rand(96, 3, 32, 32, generator=generator), torch.randint(CLASSES, (96,), generator=generator)
 
 
-def resnet() -> nn.Module:
+def resnet():
     torch.manual_seed(0)
     return build("resnet18", num_outputs=CLASSES, in_shape=(3, 32, 32), width=16)
 
 
-def sgd(module: nn.Module) -> torch.optim.Optimizer:
+def sgd(module):
     return torch.optim.SGD(module.parameters(), lr=0.02)
 
 
-def direction(net: nn.Module) -> Tensor:
+def direction(net):
     """The way from the first weights to those after training."""
     pairs = zip(net.cpu().parameters(), resnet().parameters(), strict=True)
     return torch.cat([(now - before).detach().flatten() for now, before in pairs])
 
 
-def exact() -> nn.Module:
+def exact():
     net = resnet().cuda()
     optimizer = sgd(net)
     for x, y in DataLoader(TensorDataset(*data()), batch_size=32):
@@ -56,16 +53,16 @@ def exact() -> nn.Module:
     return net
 
 
-def assert_near(net: nn.Module, expected: nn.Module) -> None:
+def assert_near(net, expected):
     assert torch.cosine_similarity(direction(net), direction(expected), dim=0) > 0.9
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
 @pytest.mark.parametrize("how", ["mixin", "manual", "callback"])
-def test_the_trainer_in_mixed_precision(how: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trainer_in_mixed_precision(how, precision, monkeypatch):
     monkeypatch.setattr(lit, "sgd", sgd)
     module = {"mixin": lit.Automatic, "manual": lit.Manual, "callback": lit.Plain}[how](net=resnet())
-    inside: list[torch.dtype] = []
+    inside = []
     module.net.register_forward_hook(lambda module, inputs, output: inside.append(output.dtype))
     settings = {**lit.QUIET, "accelerator": "gpu", "precision": precision}
     trainer = L.Trainer(max_epochs=1, callbacks=[RCADCallback(TEXT)] if how == "callback" else [], **settings)
@@ -78,7 +75,7 @@ def test_the_trainer_in_mixed_precision(how: str, precision: str, monkeypatch: p
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed", "bf16-true"])
 @pytest.mark.parametrize("fused", [False, True])
-def test_fabric_in_every_precision(fused: bool, precision: str) -> None:
+def test_fabric_in_every_precision(fused, precision):
     fabric = L.Fabric(accelerator="gpu", devices=1, precision=precision)
     net, seen = resnet(), []
     net.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].detach().clone()))
@@ -102,7 +99,7 @@ def test_fabric_in_every_precision(fused: bool, precision: str) -> None:
     assert_near(net, exact())
 
 
-def test_timm_s_scaler_in_fp16() -> None:
+def test_timm_s_scaler_in_fp16():
     pytest.importorskip("timm.task", exc_type=Exception)
     import timm
     from timm.utils import NativeScaler

@@ -1,11 +1,7 @@
 """Tables as people have them: text, categories, gaps, sparse matrices, columns that training did not see."""
 
-from __future__ import annotations
-
 import datetime
-import warnings
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +21,7 @@ from rcad.integrations.sklearn import RCADClassifier, RCADRegressor, tables
 from rcad.integrations.sklearn.tables import MOST_LEVELS, _level, _table, categorical_of, learn, read
 
 
-def test_every_kind_of_column_is_used() -> None:
+def test_every_kind_of_column_is_used():
     x, y = people()
     model = RCADClassifier(max_iter=150, random_state=0).fit(x, y)
     assert model.score(x, y) > 0.95
@@ -37,7 +33,7 @@ def test_every_kind_of_column_is_used() -> None:
     assert RCADRegressor(max_iter=200, random_state=0).fit(x, target).score(x, target) > 0.9
 
 
-def test_unseen_categories_and_gaps_are_predicted() -> None:
+def test_unseen_categories_and_gaps_are_predicted():
     x, y = people()
     model = RCADClassifier(max_iter=50, random_state=0).fit(x, y)
     new = x.head(3).copy()
@@ -54,12 +50,12 @@ def test_unseen_categories_and_gaps_are_predicted() -> None:
     assert encoded[:, 0] == pytest.approx(middle)  # a gap where training had none is the median
 
 
-def test_whole_numbers_are_one_category_whatever_gaps_make_of_them() -> None:
+def test_whole_numbers_are_one_category_whatever_gaps_make_of_them():
     values = [2, 2.0, np.float64(2), 2.5, None, np.nan, pd.NA, True]
     assert [_level(value) for value in values] == ["2", "2", "2", "2.5", None, None, None, "True"]
 
 
-def test_statistics_count_weights_as_rows() -> None:
+def test_statistics_count_weights_as_rows():
     draw = np.random.default_rng(0)
     x, often = draw.normal(5, 3, (20, 3)), draw.integers(1, 4, 20)
     x[::3, 1] = np.nan
@@ -71,20 +67,20 @@ def test_statistics_count_weights_as_rows() -> None:
             assert getattr(weighed, name) == pytest.approx(getattr(repeated, name))
 
 
-def test_constant_columns_become_zero() -> None:
+def test_constant_columns_become_zero():
     table = _table([np.full(7, 0.1), np.arange(7.0)], 7)
     for weight in (None, np.arange(1.0, 8)):
         assert (learn(table, weight).transform(table)[:, 0] == 0).all()
 
 
-def test_of_many_levels_the_frequent_ones_are_kept() -> None:
+def test_of_many_levels_the_frequent_ones_are_kept():
     names = [f"often {k}" for k in range(MOST_LEVELS)] * 2 + ["rare 1", "rare 2"]
     levels = learn(_table([Text(names)], len(names))).encoder.codes[0].levels
     assert levels is not None
     assert set(levels) == set(names[:MOST_LEVELS])
 
 
-def test_sparse_equals_dense_and_precision_is_kept() -> None:
+def test_sparse_equals_dense_and_precision_is_kept():
     x, y = WINE
     model = RCADClassifier(max_iter=5, random_state=0)
     dense = model.fit(x, y).predict_proba(x)
@@ -109,12 +105,12 @@ PEOPLE = people()[0]
         (PEOPLE.head(0), "expected at least one row, but got a table of shape"),
     ],
 )
-def test_tables_that_do_not_fit_are_refused(table: Any, words: str) -> None:
+def test_tables_that_do_not_fit_are_refused(table, words):
     with pytest.raises(ValueError, match=words):
         RCADClassifier(max_iter=1).fit(*people()).predict(table)
 
 
-def test_decimals_are_numbers() -> None:
+def test_decimals_are_numbers():
     x, y = people()
     prices = x.assign(age=[Decimal(f"{age:.6f}") for age in x["age"]])
     prices.loc[1, "age"] = Decimal("nan")
@@ -128,7 +124,7 @@ DAY = datetime.date(2020, 2, 29)
 
 
 @pytest.mark.parametrize("value", [[1, 2], np.zeros(2), DAY, datetime.timedelta(1), pd.Period("2020-02")])
-def test_columns_of_objects_must_hold_text_or_numbers(value: Any) -> None:
+def test_columns_of_objects_must_hold_text_or_numbers(value):
     x, y = people()
     column = pd.Series([None, *[value] * (len(x) - 1)], dtype=object)
     words = f"expected numbers or categories, but column 'new' holds a {type(value).__name__}; extract"
@@ -147,14 +143,15 @@ test_what_is_no_column_is_refused_in_one_line = refusals(
 )
 
 
-def test_what_was_declared_a_category_is_one() -> None:
+def test_what_was_declared_a_category_is_one():
     x, y = people()
     days = pd.Categorical([DAY, datetime.date(2020, 3, 1)] * (len(x) // 2))
     codes = RCADClassifier(max_iter=1).fit(x.assign(new=days), y).columns_.encoder.codes
     assert codes[-1].levels == ("2020-02-29", "2020-03-01")
 
 
-def test_a_column_that_names_the_rows_is_warned_of() -> None:
+@pytest.mark.filterwarnings("error")
+def test_a_column_that_names_the_rows_is_warned_of():
     names = pd.DataFrame({"id": [f"row {k}" for k in range(MOST_LEVELS + 1)], "x": np.arange(MOST_LEVELS + 1.0)})
     y = np.arange(len(names)) % 2
     model = RCADClassifier(max_iter=1, alpha=0.5)
@@ -162,14 +159,13 @@ def test_a_column_that_names_the_rows_is_warned_of() -> None:
         model.fit(names, y)
     assert len(told) == 1
     assert told[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.predict(names)
-        model.fit(pd.concat([names] * 2), np.tile(y, 2))  # half of the rows: each category twice
-        model.fit(names.head(MOST_LEVELS), y[:MOST_LEVELS])
+    model.predict(names)
+    model.fit(pd.concat([names] * 2), np.tile(y, 2))  # half of the rows: each category twice
+    model.fit(names.head(MOST_LEVELS), y[:MOST_LEVELS])
 
 
-def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("error")
+def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch):
     x, y = WINE
     model = RCADClassifier(max_iter=1)
     monkeypatch.setattr(tables, "LARGE", x.nbytes - 1)
@@ -177,15 +173,13 @@ def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch: pyt
         model.fit(sparse.csr_array(x), y)
     assert told[0].filename == __file__
     monkeypatch.setattr(tables, "LARGE", x.nbytes)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.fit(sparse.csr_array(x), y)
+    model.fit(sparse.csr_array(x), y)
     monkeypatch.setattr(tables, "LARGE", np.inf)
     with pytest.raises(InputError, match=r"fits into memory, but a sparse matrix of shape .* becomes 8e\+05 GB"):
         model.fit(sparse.csr_array((10, 10**13)), np.arange(10) % 2)
 
 
-def test_numbers_whose_squares_overflow_are_refused() -> None:
+def test_numbers_whose_squares_overflow_are_refused():
     x, y = WINE[0].copy(), WINE[1]
     x[3, 4], x[5, 4] = -1e150, np.nan
     with fails_in_one_line("but column 4 holds 1e+150; change its unit"):
@@ -194,7 +188,7 @@ def test_numbers_whose_squares_overflow_are_refused() -> None:
         RCADRegressor().fit(x[:, :3], 1e200 * y)
 
 
-def test_positions_will_do_for_names_at_prediction() -> None:
+def test_positions_will_do_for_names_at_prediction():
     x, y = people()
     model = RCADClassifier(max_iter=5, random_state=0).fit(x, y)
     with pytest.warns(UserWarning, match="does not have valid feature names"):

@@ -1,12 +1,8 @@
 """Estimators survive: pickle, joblib, copies, and one safetensors file that needs no pickle."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -33,9 +29,9 @@ DATA = {
 }
 
 
-def fitted(kind: str) -> tuple[Any, Any, Any]:
+def fitted(kind):
     x, y = DATA[kind]
-    options: dict[str, Any] = {"max_iter": 3, "random_state": 0}
+    options = {"max_iter": 3, "random_state": 0}
     if "reals" in kind:
         return RCADRegressor(**options).fit(x, y), x, y
     if kind != "several labels":
@@ -45,7 +41,7 @@ def fitted(kind: str) -> tuple[Any, Any, Any]:
 
 
 @pytest.mark.parametrize("kind", DATA)
-def test_copies_predict_and_go_on_as_the_original(kind: str, tmp_path: Path) -> None:
+def test_copies_predict_and_go_on_as_the_original(kind, tmp_path):
     model, x, y = fitted(kind)
     joblib.dump(model, tmp_path / "model.joblib")
     model.save(tmp_path / "model.safetensors")
@@ -72,15 +68,14 @@ def test_copies_predict_and_go_on_as_the_original(kind: str, tmp_path: Path) -> 
         assert torch.equal(twin.network_.flat, model.network_.flat)
 
 
-def test_a_pickle_holds_bytes_of_safetensors_and_no_tensor() -> None:
+def test_a_pickle_holds_bytes_of_safetensors_and_no_tensor():
     data = pickle.dumps(fitted("labels")[0])
     assert b"torch" not in data
     assert b"rcad.integrations.sklearn.network" in data
 
 
 @pytest.mark.parametrize("kind", DATA)
-def test_skops_dumps_and_loads(kind: str) -> None:
-    """Without pickle, and with nothing to trust but classes of ours."""
+def test_skops_dumps_and_loads(kind):
     io = pytest.importorskip("skops.io", reason="skops is not installed")
     model, x, y = fitted(kind)
     data = io.dumps(model)
@@ -93,7 +88,7 @@ def test_skops_dumps_and_loads(kind: str) -> None:
     assert torch.equal(twin.partial_fit(x, y).network_.flat, model.partial_fit(x, y).network_.flat)
 
 
-def test_parameters_come_back_as_they_were(tmp_path: Path) -> None:
+def test_parameters_come_back_as_they_were(tmp_path):
     parameters = {
         "method": methods.label_smoothing(0.1),
         "hidden_layer_sizes": (7, np.int64(5)),
@@ -108,14 +103,14 @@ def test_parameters_come_back_as_they_were(tmp_path: Path) -> None:
     assert twin.get_params() == {**model.get_params(), "random_state": None}
 
 
-def test_a_model_from_a_gpu_predicts_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_from_a_gpu_predicts_without_one(tmp_path, monkeypatch):
     model, x, _ = fitted("labels")
     model.set_params(device="cuda").save(tmp_path / "m.safetensors")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert np.array_equal(RCADClassifier.load(tmp_path / "m.safetensors").predict(x), model.predict(x))
 
 
-def saved(header: str | None) -> bytes:
+def saved(header):
     return save({"weights": torch.zeros(3)}, metadata=None if header is None else {"rcad": header})
 
 
@@ -134,14 +129,14 @@ def saved(header: str | None) -> bytes:
         ),
     ],
 )
-def test_garbage_is_refused_in_one_line(data: bytes | None, words: str, tmp_path: Path) -> None:
+def test_garbage_is_refused_in_one_line(data, words, tmp_path):
     if data is not None:
         (tmp_path / "x").write_bytes(data)
     with fails_in_one_line(match=words):
         RCADClassifier.load(tmp_path / "x")
 
 
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused(tmp_path):
     fitted("labels")[0].save(path := tmp_path / "x.safetensors")
     tensors, meta = _read(path)
     less = save({**tensors, "weights": tensors["weights"][:-1]}, metadata={"rcad": json.dumps(meta)})
@@ -152,7 +147,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
             RCADClassifier.load(tmp_path / "damaged")
 
 
-def test_what_cannot_be_saved_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_saved_is_said(tmp_path):
     with pytest.raises(InputError, match="expected a fitted RCADClassifier"):
         RCADClassifier().save(tmp_path / "x")
     bare = Method(extra=methods.rcad(1.0, 0.1).extra)
@@ -165,7 +160,7 @@ def test_what_cannot_be_saved_is_said(tmp_path: Path) -> None:
         fitted("labels")[0].save(tmp_path / "no folder" / "x")
 
 
-def test_a_file_of_before_there_were_several_targets(tmp_path: Path) -> None:
+def test_a_file_of_before_there_were_several_targets(tmp_path):
     """Centre and scale stood among the plain numbers."""
     model, x, _ = fitted("reals")
     model.save(path := tmp_path / "m.safetensors")

@@ -1,23 +1,19 @@
 """skorch nets with a method's loss, beyond what `test_adapters` says of every adapter."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 pytest.importorskip("skorch")
 
 from sklearn.model_selection import GridSearchCV
 from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
-from skorch.callbacks import BatchScoring, Checkpoint, EpochScoring, GradientNormClipping, PrintLog
+from skorch.callbacks import BatchScoring, EpochScoring, GradientNormClipping, PrintLog
 from skorch.helper import predefined_split
 
 from equal import plain_loop, same_parameters, sgd
@@ -30,31 +26,14 @@ METHOD = "rcad(alpha=0.5, lam=0.3)"
 X, Y = images(24)[0].numpy(), np.arange(24) % CLASSES
 
 
-class Net(nn.Module):
-    """The small convnet with BatchNorm, always from the same weights."""
-
-    def __init__(self, softmax: bool = False) -> None:
-        super().__init__()
-        self.net, self.softmax = norm_net(), softmax
-
-    def forward(self, x: Tensor) -> Tensor:
-        output: Tensor = self.net(x)
-        return output.softmax(1) if self.softmax else output
-
-
-class Weighted(Net):
-    def forward(self, x: Tensor, sample_weight: Tensor) -> Tensor:  # type: ignore[override]
+class Weighted(nn.Sequential):
+    def forward(self, x, sample_weight):
         return super().forward(x)
 
 
-class Flat(nn.Module):
-    def __init__(self, outputs: int = 2) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)  # type: ignore[no-any-return]
+def flat(*last, outputs=2):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs), *last)
 
 
 ProbabilityNet, BinaryNet, MeanNet = (
@@ -63,15 +42,14 @@ ProbabilityNet, BinaryNet, MeanNet = (
 )
 
 
-def made(kind: Any = RCADNetClassifier, module: Any = Net, **changed: Any) -> Any:
+def made(kind=RCADNetClassifier, module=norm_net, **changed):
     settings = {"max_epochs": 2, "batch_size": 4, "lr": 0.1, "train_split": None, "verbose": 0}
     settings |= {"method": METHOD} if issubclass(kind, RCADNetMixin) else {}
     return kind(module, **{**settings, **changed})
 
 
-def core_loop(net: nn.Module, criterion: Any, y: Any = Y, weight: Any = None, **options: Any) -> nn.Module:
-    """Two epochs of batches of 4, as `made` trains."""
-    batches: list[Any] = []
+def core_loop(net, criterion, y=Y, weight=None, **options):
+    batches = []
     for part in [slice(start, start + 4) for start in range(0, len(y), 4)] * 2:
         more = {} if weight is None else {"weight": torch.tensor(weight[part])}
         batches.append((torch.tensor(X[part]), torch.tensor(y[part]), more))
@@ -81,8 +59,12 @@ def core_loop(net: nn.Module, criterion: Any, y: Any = Y, weight: Any = None, **
 CLIP = [("clip", GradientNormClipping(0.5))]
 
 
-def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm() -> None:
-    probabilities = made(ProbabilityNet, module__softmax=True, criterion=nn.NLLLoss).fit(X, Y)
+def with_softmax():
+    return norm_net().append(nn.Softmax(1))
+
+
+def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm():
+    probabilities = made(ProbabilityNet, with_softmax, criterion=nn.NLLLoss).fit(X, Y)
     logits = made().fit(X, Y)
     # log(p + eps) instead of log p, as skorch itself does.
     same_parameters(probabilities.module_, logits.module_, rtol=1e-3, atol=1e-5)
@@ -91,21 +73,21 @@ def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm() -> None
         made(ProbabilityNet, criterion=nn.NLLLoss).fit(X, Y)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        made(module__softmax=True).fit(X, Y)
+        made(module=with_softmax).fit(X, Y)
     assert any("remove the softmax" in str(warning.message) for warning in caught)
 
 
-def test_the_batches_are_mixed_by_the_method() -> None:
+def test_the_batches_are_mixed_by_the_method():
     net, batch = made(method="mixup").initialize(), (torch.tensor(X[:4]), torch.tensor(Y[:4]))
     net.check_data(X, Y)  # where skorch counts the classes
     torch.manual_seed(7)
     loss = net.train_step_single(batch)["loss"]
     torch.manual_seed(7)
     mixed = augment(methods.mixup().augment, *batch, classes=CLASSES)
-    assert torch.equal(loss, methods.mixup().criterion()(Net(), *mixed))
+    assert torch.equal(loss, methods.mixup().criterion()(norm_net(), *mixed))
 
 
-def test_a_grid_searches_the_parameters() -> None:
+def test_a_grid_searches_the_parameters():
     grid = {"alpha": [0.1, 2.0], "lam": [0.1, 0.5]}
     search = GridSearchCV(made(method="rcad"), grid, cv=2, scoring="neg_log_loss", error_score="raise").fit(X, Y)
     assert len(set(search.cv_results_["mean_test_score"])) == 4
@@ -114,7 +96,7 @@ def test_a_grid_searches_the_parameters() -> None:
     same_parameters(best.module_, made(method="rcad", **search.best_params_).fit(X, Y).module_)
 
 
-def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
+def test_partial_fit_goes_on_with_the_alpha_that_was_measured():
     whole, halves = made(max_epochs=4).fit(X, Y), made()
     same_parameters(whole.module_, halves.partial_fit(X, Y).partial_fit(X, Y).module_)
     net = made(method="rcad", max_epochs=1).fit(X, Y)
@@ -125,19 +107,7 @@ def test_partial_fit_goes_on_with_the_alpha_that_was_measured() -> None:
     assert (net.rcad_steps_, len(net.history)) == (12, 2)
 
 
-FILES = ("f_params", "f_optimizer", "f_criterion", "f_history")
-
-
-def test_skorchs_checkpoint_keeps_the_alpha_that_was_measured(tmp_path: Path) -> None:
-    kept = Checkpoint(dirname=str(tmp_path), monitor=None)
-    whole = made(method="rcad(every=3)", max_epochs=1, callbacks=[kept]).fit(X, Y)
-    later = made(method="rcad(every=3)", max_epochs=1)
-    later.load_params(checkpoint=kept)
-    assert later.rcad_.criterion.loss == whole.rcad_.criterion.loss
-    assert later.rcad_steps_ == whole.rcad_steps_ == 6
-
-
-def test_weights_alone_leave_the_measuring_as_it_is(tmp_path: Path) -> None:
+def test_weights_alone_leave_the_measuring_as_it_is(tmp_path):
     net = made(method="rcad", max_epochs=1).fit(X, Y)
     net.save_params(f_params=tmp_path / "weights", f_criterion=tmp_path / "criterion")
     steps, found = net.partial_fit(X, Y).rcad_steps_, net.rcad_.criterion.loss
@@ -147,8 +117,8 @@ def test_weights_alone_leave_the_measuring_as_it_is(tmp_path: Path) -> None:
     assert net.rcad_steps_ == steps // 2
 
 
-def test_a_checkpoint_of_a_plain_net_can_be_taken_up(tmp_path: Path) -> None:
-    files = {name: str(tmp_path / name) for name in FILES[:3]}
+def test_a_checkpoint_of_a_plain_net_can_be_taken_up(tmp_path):
+    files = {name: tmp_path / name for name in ("f_params", "f_optimizer", "f_criterion")}
     plain = made(NeuralNetClassifier, criterion=nn.CrossEntropyLoss).fit(X, Y)
     plain.save_params(**files)
     net = made(method="rcad").initialize()
@@ -164,7 +134,7 @@ SCORES = [
 ]
 
 
-def test_validation_and_scores_are_skorchs() -> None:
+def test_validation_and_scores_are_skorchs():
     rows = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
     net = made(method="label_smoothing + rcad", train_split=predefined_split(rows), callbacks=SCORES).fit(X, Y)
     with torch.no_grad():
@@ -178,9 +148,9 @@ def test_validation_and_scores_are_skorchs() -> None:
     assert net.history[-1, "train_loss"] == pytest.approx(np.mean([row[0] for row in batches]))
 
 
-def test_the_parts_of_the_loss_stand_in_the_epochs_row() -> None:
+def test_the_parts_of_the_loss_stand_in_the_epochs_row():
     """Averaged as skorch averages the loss: by the sizes of the batches. PrintLog shows them."""
-    printed: list[str] = []
+    printed = []
     options = {"max_epochs": 1, "batch_size": 10, "verbose": 1, "callbacks": [("log", PrintLog(sink=printed.append))]}
     net = made(callbacks__print_log=None, **options).fit(X, Y)
     for name in ("train_nll", "train_entropy"):
@@ -192,40 +162,40 @@ def test_the_parts_of_the_loss_stand_in_the_epochs_row() -> None:
     assert np.isnan(net.history[-1, "train_entropy"]), "a term that rested: the column stays, without a number"
 
 
-class One(Flat):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x)[:, 0]
-
-
+one, ODD = partial(flat, nn.Flatten(0), outputs=1), (Y % 2).astype(np.float32)
 WEIGHT = np.linspace(0, 2, 24, dtype=np.float32)
 REALS = np.random.default_rng(0).standard_normal((24, 1)).astype(np.float32)
 NO_CLEAN_PASS = Criterion(terms=[Term("nll", where=RandomStep(0.0))])  # which gives no output to score
 EVERY = RCAD(0.5, 0.3, every=2)
 # The net, its data, and the same in a loop.
-EQUAL: dict[str, Any] = {
+EQUAL = {
     "sample weights lie in X": (
-        made(module=Weighted, input_key="x"),
+        made(module=lambda: Weighted(*norm_net()), input_key="x"),
         ({"x": X, "sample_weight": WEIGHT}, Y),
-        (Net, RCAD(0.5, 0.3), Y, {"weight": WEIGHT}),
+        (norm_net(), RCAD(0.5, 0.3), Y, {"weight": WEIGHT}),
     ),
-    "regression": (made(RCADNetRegressor, Flat), (X, REALS), (Flat, RCAD(0.5, 0.3, likelihood=Gaussian()), REALS, {})),
-    "yes or no": (
-        made(BinaryNet, One, module__outputs=1),
-        (X, (Y % 2).astype(np.float32)),
-        (partial(One, 1), RCAD(0.5, 0.3, likelihood=Bernoulli()), (Y % 2).astype(np.float32), {}),
+    "regression": (
+        made(RCADNetRegressor, flat),
+        (X, REALS),
+        (flat(), RCAD(0.5, 0.3, likelihood=Gaussian()), REALS, {}),
     ),
-    "no clean pass": (made(method=NO_CLEAN_PASS), (X, Y), (Net, NO_CLEAN_PASS, Y, {})),
+    "yes or no": (made(BinaryNet, one), (X, ODD), (one(), RCAD(0.5, 0.3, likelihood=Bernoulli()), ODD, {})),
+    "no clean pass": (made(method=NO_CLEAN_PASS), (X, Y), (norm_net(), NO_CLEAN_PASS, Y, {})),
     # 6 batches an epoch: the second step has batches of two epochs.
-    "accumulated": (made(method=EVERY, accumulate=4), (X, Y), (Net, RCAD(0.5, 0.3, every=2), Y, {"accumulate": 4})),
+    "accumulated": (
+        made(method=EVERY, accumulate=4),
+        (X, Y),
+        (norm_net(), RCAD(0.5, 0.3, every=2), Y, {"accumulate": 4}),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", EQUAL)
-def test_it_equals_a_loop_over_the_core(name: str) -> None:
-    net, data, (module, criterion, y, options) = EQUAL[name]
+def test_it_equals_a_loop_over_the_core(name):
+    net, data, (plain, criterion, y, options) = EQUAL[name]
     scores = SCORES[:1] if name == "no clean pass" else []
     net.set_params(callbacks=[*CLIP, *scores]).fit(*data)
-    same_parameters(net.module_, core_loop(module(), criterion, y, **options))
+    same_parameters(net.module_, core_loop(plain, criterion, y, **options))
     if scores:
         assert 0 <= net.history[-1, "train_acc"] <= 1
     if name == "accumulated":
@@ -233,8 +203,8 @@ def test_it_equals_a_loop_over_the_core(name: str) -> None:
         assert (net.rcad_steps_, seen) == (3, [True] * 4 + [False] * 4 + [True] * 4)
 
 
-def test_the_regressor_predicts_means_and_deviations() -> None:
-    net = made(RCADNetRegressor, Flat, criterion__cap=1.5).fit(X, REALS)
+def test_the_regressor_predicts_means_and_deviations():
+    net = made(RCADNetRegressor, flat, criterion__cap=1.5).fit(X, REALS)
     assert net.rcad_.likelihood == Gaussian(cap=1.5)
     with torch.no_grad():
         output = net.module_(torch.tensor(X)).numpy()
@@ -243,28 +213,28 @@ def test_the_regressor_predicts_means_and_deviations() -> None:
     assert np.isfinite(net.score(X, REALS))
 
 
-def overriding(name: str, kind: Any = NeuralNetClassifier, by: Any = None) -> Any:
+def overriding(name, kind=NeuralNetClassifier, by=None):
     """A net with a function of its own, which does what that of its base does."""
     return type("Own", (kind,), {name: by or getattr(kind, name)})
 
 
-def test_a_closure_is_one_step() -> None:
+def test_a_closure_is_one_step():
     """LBFGS evaluates the loss several times for one step; a term that rests every other step must not blink."""
-    calls: list[tuple[int, bool]] = []
+    calls = []
 
-    def noting(self: Any, batch: Any, **fit_params: Any) -> Any:
+    def noting(self, batch, **fit_params):
         step = RCADNetClassifier.train_step_single(self, batch, **fit_params)
         calls.append((self.rcad_steps_, "rcad" in step["parts"]))
         return step
 
     options = {"optimizer": torch.optim.LBFGS, "optimizer__max_iter": 3, "optimizer__line_search_fn": "strong_wolfe"}
-    options |= {"module": partial(Flat, CLASSES), "method": EVERY, "batch_size": 12}
+    options |= {"module": partial(flat, outputs=CLASSES), "method": EVERY, "batch_size": 12}
     net = made(overriding("train_step_single", RCADNetClassifier, noting), **options).fit(X, Y)
     assert len(calls) > net.rcad_steps_ == 4
     assert all(present == (step % 2 == 0) for step, present in calls)
 
 
-def test_batches_left_over_by_a_fit_are_dropped() -> None:
+def test_batches_left_over_by_a_fit_are_dropped():
     net = made(accumulate=5).fit(X, Y)
     assert (net.rcad_steps_, net.rcad_waiting_) == (2, 2)
     fresh = pickle.loads(pickle.dumps(net))
@@ -275,15 +245,15 @@ def test_batches_left_over_by_a_fit_are_dropped() -> None:
     same_parameters(net.module_, fresh.module_)
 
 
-def over(name: str, **changed: Any) -> Any:
+def over(name, **changed):
     """A net with the mixin before one that overrides a function."""
     return made(type("Mine", (RCADNetMixin, overriding(name)), {}), criterion=nn.CrossEntropyLoss, **changed)
 
 
-def test_steps_of_ones_own_around_the_methods_are_used() -> None:
+def test_steps_of_ones_own_around_the_methods_are_used():
     noted = []
 
-    def noting(self: Any, batch: Any, **fit_params: Any) -> Any:
+    def noting(self, batch, **fit_params):
         noted.append(batch)
         return RCADNetClassifier.train_step_single(self, batch, **fit_params)
 
@@ -310,7 +280,7 @@ test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
     (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
     (lambda: made(criterion__reduction="sum"), "but got reduction=sum"),
-    (lambda: made(MeanNet, Flat), "use RCADNetRegressor"),
+    (lambda: made(MeanNet, flat), "use RCADNetRegressor"),
     (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
     (made, {"extra": X}, "expected X to be a dict with extra in it"),
     of=lambda net, more=None: net().fit(X, Y, **(more or {})),

@@ -1,14 +1,10 @@
 """The numbers on the pages of the stacks are those of their records, and the records' tables are made from them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re
 import statistics
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,24 +12,17 @@ ROOT = Path(__file__).parents[2]
 STACKS = ("lightning", "huggingface", "accelerate", "timm", "skorch")
 
 
-def document(stack: str) -> str:
+def document(stack):
     return (ROOT / f"docs/stacks/{stack}.md").read_text(encoding="utf-8")
 
 
-def committed(path: str) -> Any:
+def committed(path):
     return json.loads((ROOT / "results" / path).read_text(encoding="utf-8"))
 
 
 COST, EMBEDDINGS, TABLES = map(
     committed, ("benchmarks/stacks_cpu.json", "embeddings/alpha.json", "sklearn/tables.json")
 )
-
-
-@pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
-    """A script of benchmarks/ as a module."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    return importlib.import_module
 
 
 @pytest.mark.parametrize(
@@ -44,23 +33,21 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
         ("sklearn_page", TABLES, "sklearn/tables.md"),
     ],
 )
-def test_a_page_of_results_is_made_from_its_record(
-    script: str, record: Any, page: str, benchmark: Callable[[str], Any]
-) -> None:
+def test_a_page_of_results_is_made_from_its_record(script, record, page):
     pytest.importorskip("scipy")
     more = (5,) if script == "sklearn_page" else ()
-    assert (ROOT / "results" / page).read_text(encoding="utf-8") == benchmark(script).page(record, *more)
+    assert (ROOT / "results" / page).read_text(encoding="utf-8") == importlib.import_module(script).page(record, *more)
 
 
-def test_the_records_are_whole(benchmark: Callable[[str], Any]) -> None:
-    assert {row["stack"] for row in COST["rows"]} == set(STACKS) == set(benchmark("stacks").STACKS)
-    assert list(EMBEDDINGS["runs"]) == list(benchmark("embedding_alpha").METHODS)
+def test_the_records_are_whole():
+    assert {row["stack"] for row in COST["rows"]} == set(STACKS) == set(importlib.import_module("stacks").STACKS)
+    assert list(EMBEDDINGS["runs"]) == list(importlib.import_module("embedding_alpha").METHODS)
     assert {tuple(run["seed"] for run in runs) for runs in EMBEDDINGS["runs"].values()} == {tuple(range(6))}
     places = {(row["task"], row["model"], row["fold"]) for row in TABLES["runs"]}
     assert len(places) == len(TABLES["runs"]) == 4 * 6 * 50
 
 
-def test_the_ratios_are_medians_of_what_was_timed() -> None:
+def test_the_ratios_are_medians_of_what_was_timed():
     for row in COST["rows"]:
         assert {len(times) for times in row["ms"].values()} == {COST["rounds"]}
         for name, ratio in row["ratios"].items():
@@ -69,20 +56,20 @@ def test_the_ratios_are_medians_of_what_was_timed() -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_a_stack_s_page_shows_its_table_of_costs(stack: str, benchmark: Callable[[str], Any]) -> None:
+def test_a_stack_s_page_shows_its_table_of_costs(stack):
     section = document(stack).split("## What it costs\n")[1].split("\n## ")[0]
-    assert benchmark("stacks").tables(COST)[stack] in section
+    assert importlib.import_module("stacks").tables(COST)[stack] in section
 
 
-def test_the_page_on_all_stacks_sums_them_up() -> None:
+def test_the_page_on_all_stacks_sums_them_up():
     for passes in ("2 + 2", "2 + 3"):
         ratios = [row["ratios"]["rcad"] for row in COST["rows"] if row["passes"] == passes]
         words = f"{min(ratios):.1f} to {max(ratios):.1f} times that of plain training with {passes} passes"
         assert words in " ".join(document("index").split())
 
 
-def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing(benchmark: Callable[[str], Any]) -> None:
-    stacks = benchmark("stacks")
+def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing():
+    stacks = importlib.import_module("stacks")
     ends = [0.0, 5.0, 6.0, 8.0, 11.0, 15.0]
     way = stacks.Way("timm", "how", "net", "2 + 2", lambda method, marks: marks.extend(ends))
     assert stacks.turn(way, None) == 1e3 * (15.0 - 5.0) / 4
@@ -91,9 +78,9 @@ def test_a_turn_leaves_out_the_first_steps_and_knows_when_some_are_missing(bench
         stacks.turn(way, None)
 
 
-def test_what_the_documentation_says_about_embeddings(benchmark: Callable[[str], Any]) -> None:
+def test_what_the_documentation_says_about_embeddings():
     """No alpha raised the accuracy beyond the noise; NLL fell everywhere; at alpha 1 a random direction did better."""
-    assert benchmark("embedding_alpha").shown(EMBEDDINGS) in document("huggingface")
+    assert importlib.import_module("embedding_alpha").shown(EMBEDDINGS) in document("huggingface")
     runs = EMBEDDINGS["runs"]
     erm = [run["accuracy"] for run in runs["ERM"]]
     nll = {name: statistics.fmean(run["nll"] for run in own) for name, own in runs.items()}
@@ -104,14 +91,14 @@ def test_what_the_documentation_says_about_embeddings(benchmark: Callable[[str],
     assert nll["random direction, alpha 1"] < nll["RCAD, alpha 1"]
 
 
-def test_the_plain_trainer_s_accumulated_loss_is_what_the_documentation_says(tmp_path: Path) -> None:
+def test_the_plain_trainer_s_accumulated_loss_is_what_the_documentation_says(tmp_path):
     """A fault of transformers that the page warns of: when this fails, it is repaired, and the page must say so."""
     transformers = pytest.importorskip("transformers")
     from tiny_transformers import bert, texts, trained
 
     logged = []
     for size, steps in ((12, 1), (3, 4)):
-        model: Any = bert()
+        model = bert()
         model.classifier.weight.data.zero_()  # three classes, none preferred: a loss of log 3
         changed = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps, "learning_rate": 0.0}
         made = trained(model, tmp_path, texts(), trainer=transformers.Trainer, changed=changed)
@@ -120,7 +107,7 @@ def test_the_plain_trainer_s_accumulated_loss_is_what_the_documentation_says(tmp
     assert f"a loss of {logged[1]:.1f} in the log where one big batch has {logged[0]:.1f}" in document("huggingface")
 
 
-def test_the_documentation_s_table_is_the_record_s() -> None:
+def test_the_documentation_s_table_is_the_record_s():
     section = document("sklearn").split("## Does it help?\n")[1].split("\n## ")[0]
     table = [[cell.strip() for cell in row.strip("|").split("|")] for row in re.findall(r"^\|.*\|$", section, re.M)]
     header, _, *lines = table
@@ -134,7 +121,7 @@ def test_the_documentation_s_table_is_the_record_s() -> None:
                 assert float(text) == pytest.approx(statistics.fmean(row[name] for row in own), abs=half), (task, model)
 
 
-def test_the_documentation_s_times_are_the_record_s() -> None:
+def test_the_documentation_s_times_are_the_record_s():
     for row in TABLES["times"]:
         assert f"{row['task']} {row['rcad ratio']:.1f}" in " ".join(document("sklearn").split())
         assert row["rcad ratio"] <= 3, "a fit takes at most three times as long as that of scikit-learn's MLP"

@@ -1,9 +1,6 @@
 """torch.compile around the objective, and a compiled model inside the criterion."""
 
-from __future__ import annotations
-
 import shutil
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -23,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> Iterator[None]:
+def _fresh():
     """Compiled anew: a backward from torch's cache may be one that writes over what it would need the second time.
 
     Only the C++ compiler need not compile the same text again.
@@ -36,7 +33,7 @@ def _fresh() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_model_that_works_in_place(inside: bool) -> None:
+def test_a_model_that_works_in_place(inside):
     pair, (x, y) = (
         [nn.Sequential(nn.Hardtanh(0.2, 0.8, inplace=flag), smooth_net()) for flag in (True, False)],
         images(),
@@ -49,7 +46,7 @@ def test_a_model_that_works_in_place(inside: bool) -> None:
     assert_same_state(*pair)
 
 
-def test_a_compiled_objective_equals_the_plain_one_and_compiles_once() -> None:
+def test_a_compiled_objective_equals_the_plain_one_and_compiles_once():
     x, y = images()
     plain, compiled = norm_net(), norm_net()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
@@ -77,7 +74,7 @@ LOOPS = [
 
 
 @pytest.mark.parametrize(("name", "backend", "fused"), LOOPS)
-def test_a_compiled_model_in_one_s_own_loop(name: str, backend: str, fused: bool) -> None:
+def test_a_compiled_model_in_one_s_own_loop(name, backend, fused):
     """Where the direction takes a backward of its own, the compiled graph is run backward more than once."""
     x, y = images()
     plain, compiled = (smooth_net() if backend == "inductor" else norm_net() for _ in range(2))
@@ -90,7 +87,7 @@ def test_a_compiled_model_in_one_s_own_loop(name: str, backend: str, fused: bool
 
 
 @pytest.mark.parametrize("way", ["objective", "autograd", "weighted", "after a plain step"])
-def test_batches_of_other_sizes(way: str) -> None:
+def test_batches_of_other_sizes(way):
     """With sizes that change, torch compiles the backward ahead; it may not give away what a second one needs."""
     plain, compiled, criterion = smooth_net(), smooth_net(), Criterion(terms=TERMS)
     fast = torch.compile(compiled, backend="aot_eager")

@@ -1,13 +1,10 @@
 """The drop-in surface: what a practitioner's loop does with it, and what a step leaves behind that was broken off."""
 
-from __future__ import annotations
-
 import logging
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from fused_cases import CASES
 from one_line import refusals
@@ -28,10 +25,10 @@ from small_nets import assert_same_state, images, norm_net, smooth_net
 
 
 @pytest.mark.parametrize(("direction", "norm"), [("plain", "l2"), ("training", "l2"), ("plain", "raw")])
-def test_function_criterion_objective_method_and_fused_agree(direction: Any, norm: Any) -> None:
+def test_function_criterion_objective_method_and_fused_agree(direction, norm):
     (x, y), smoothed = images(), Categorical(0.6)
     nets = [norm_net() for _ in range(5)]
-    options: dict[str, Any] = {"likelihood": smoothed, "direction": direction, "norm": norm}
+    options = {"likelihood": smoothed, "direction": direction, "norm": norm}
     rcad_loss(nets[0], x, y, alpha=0.5, lam=0.1, **options).backward()
     RCAD(0.5, 0.1, **options)(nets[1], x, y).backward()
     RCAD(0.5, 0.1, **options).backward(nets[2], x, y)
@@ -43,7 +40,7 @@ def test_function_criterion_objective_method_and_fused_agree(direction: Any, nor
         assert_same_state(nets[0], other)
 
 
-def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_direction_that_takes_its_own_backward_is_told_once(caplog):
     criterion = RCAD(0.5, 0.1)
     with caplog.at_level(logging.INFO, "rcad"):
         for _ in range(2):
@@ -52,7 +49,7 @@ def test_a_direction_that_takes_its_own_backward_is_told_once(caplog: pytest.Log
     assert message.startswith("the direction takes a backward of its own (sample weights may be zero")
 
 
-def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
+def test_two_views_of_one_graph_are_not_fused_but_right():
     _, y = images()
     codes = torch.randn(7, 6)
     nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
@@ -68,23 +65,23 @@ def test_two_views_of_one_graph_are_not_fused_but_right() -> None:
 class Keeping(nn.Module):
     """Makes its weight once, for all passes."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.raw, self.made = nn.Parameter(torch.randn(192, 5)), None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         self.made = self.raw.tanh() if self.made is None else self.made
         return x.flatten(1) @ self.made
 
 
-def test_an_optimizer_that_steps_in_the_backward_sees_the_whole_gradient() -> None:
+def test_an_optimizer_that_steps_in_the_backward_sees_the_whole_gradient():
     nets, (x, y) = [smooth_net() for _ in range(2)], images()
     with torch.no_grad():
         for net in nets:
             net[-1].weight.mul_(0.2)
-    seen: list[Tensor] = []
+    seen = []
 
-    def step(parameter: Tensor) -> None:
+    def step(parameter):
         seen.append(parameter.grad.clone())
         with torch.no_grad():
             parameter -= 0.1 * parameter.grad
@@ -100,12 +97,12 @@ def test_an_optimizer_that_steps_in_the_backward_sees_the_whole_gradient() -> No
 
 
 NET, (X, Y) = smooth_net(), images()
-PLAIN = RCAD(0.5, 0.1)
+PLAIN, RANDOM = RCAD(0.5, 0.1), methods.rcad_random(1.0, 0.1).criterion()
 test_wrong_calls_are_named = refusals(
     (lambda: rcad_loss(NET, X, Y, alpha=-1.0, lam=0.1), "expected alpha to be a finite number >= 0"),
     (lambda: rcad_loss(NET, X, Y, alpha=0.5, lam=-0.1), "expected lam to be a finite number >= 0"),
     (lambda: rcad_loss(NET, X, Y, alpha=0.5, lam=0.1, every=2), "expected step= with every="),
-    (lambda: RCAD(0.5, 0.1, measure="entropy"), "expected measure to be one of"),  # type: ignore[arg-type]
+    (lambda: RCAD(0.5, 0.1, measure="entropy"), "expected measure to be one of"),
     (lambda: RCAD(0.5, 0.1, mask_key="m")(NET, X, Y), "expected a mapping with the key 'm'"),
     (lambda: PLAIN.backward(NET, X, Y, accumulate=0), "expected accumulate to be a whole number"),
     (lambda: PLAIN(lambda x: None, X, Y), "expected the model to return a tensor"),
@@ -117,42 +114,30 @@ test_wrong_calls_are_named = refusals(
     (lambda: PLAIN(NET, X, Y, foo=1), "expected an option to be one of weight, raw, raw_target, but got 'foo'"),
     (lambda: PLAIN.load_state_dict({}), "expected the criterion's state.step to be of type int, but got None"),
     (lambda: PLAIN.load_state_dict(None), "expected the criterion's state to be of type dict, but got None"),
-    (
-        lambda: methods.rcad_random(1.0, 0.1).criterion()(NET, X, Y, generator=0),
-        "expected the generator to be a torch.Generator, but got 0",
-    ),
+    (lambda: RANDOM(NET, X, Y, generator=0), "expected the generator to be a torch.Generator, but got 0"),
     (lambda: PLAIN.backward(Keeping(), X, Y), "such as a weight that the model keeps; use criterion(model, x, y)"),
     (torch.no_grad()(lambda: PLAIN.backward(NET, X, Y)), "backward() was called under no_grad"),
 )
 
 
-class Net(nn.Module):
-    """With BatchNorm; one of its passes, forward or backward, may fail."""
+def fail_at(place, net, error):
+    """From now on one pass through the net, forward or backward, fails in its middle."""
+    passes = []
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.norm, self.last = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
-        self.passes, self.fails, self.error = 0, "", KeyboardInterrupt
+    def fail(where):
+        if where == place:
+            raise error("now")
 
-    def forward(self, x: Tensor) -> Tensor:
-        self.passes += 1
-        self._fail(f"forward {self.passes}")
-        hidden = self.norm(self.first(x)).relu()
-        if hidden.requires_grad and self.fails:
-            number = self.passes
-            hidden.register_hook(lambda gradient: self._fail(f"backward {number}"))
-        return self.last(hidden)
+    def look(module, given, hidden):
+        passes.append(hidden)
+        number = len(passes)
+        fail(f"forward {number}")
+        hidden.register_hook(lambda gradient: fail(f"backward {number}"))
 
-    def _fail(self, where: str) -> None:
-        if where == self.fails:
-            raise self.error("now")
+    net[6].register_forward_hook(look)
 
 
-def batch() -> tuple[Tensor, Tensor]:
-    return torch.rand(16, 6, generator=torch.Generator().manual_seed(1)), torch.arange(16) % 3
-
-
-def state(net: Net) -> dict[str, Any]:
+def state(net):
     modes = [(module.training, getattr(module, "track_running_stats", None)) for module in net.modules()]
     return {"modes": modes, "needs": [one.requires_grad for one in net.parameters()]}
 
@@ -160,39 +145,38 @@ def state(net: Net) -> dict[str, Any]:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, torch.OutOfMemoryError])
 @pytest.mark.parametrize("accumulated", [False, True])
 @pytest.mark.parametrize("name", ["rcad", "adversarial", "one direction for two terms", "random"])
-def test_no_half_step_is_left(name: str, accumulated: bool, error: type[BaseException]) -> None:
+def test_no_half_step_is_left(name, accumulated, error):
     failed = 0
     for fails in (f"{way} {number}" for number in (1, 2, 3) for way in ("forward", "backward")):
-        net, criterion, (x, y) = Net(), Criterion(terms=CASES[name].terms), batch()
+        net, criterion, (x, y) = norm_net(), Criterion(terms=CASES[name].terms), images()
         learned = [*net.parameters(), x.requires_grad_()]
-        net.norm.eval()
+        net[1].eval()
         if accumulated:
             criterion.backward(net, x, y)
         before = [None if one.grad is None else one.grad.clone() for one in learned]
         held, modes, calls = [one.grad for one in learned], state(net), criterion._counter.value
-        net.passes, net.fails, net.error = 0, fails, error
+        fail_at(fails, net, error)
         random = torch.get_rng_state()
         try:
-            criterion.backward(net, x, y, generator=torch.Generator().manual_seed(0))
+            criterion.backward(net.forward, x, y, generator=torch.Generator().manual_seed(0))
         except error:
             failed += 1
             for one, gradient, was in zip(learned, before, held, strict=True):
                 assert one.grad is was
                 assert (gradient is None) == (one.grad is None)
-                assert gradient is None or torch.equal(one.grad, gradient)  # type: ignore[arg-type]
+                assert gradient is None or torch.equal(one.grad, gradient)
             assert criterion._counter.value == calls
         assert state(net) == modes
         assert torch.equal(torch.get_rng_state(), random)
     assert failed >= 2
 
 
-def test_the_meta_device_is_refused() -> None:
-    x, y = batch()
-    net = Net()
-    for call in (RCAD(0.5, 0.1), RCAD(0.5, 0.1).backward):
+def test_the_meta_device_is_refused():
+    (x, y), net = images(), norm_net()
+    for call in (PLAIN, PLAIN.backward):
         with pytest.raises(InputError, match="expected inputs with values, but got the meta device"):
             call(net, x.to("meta"), y.to("meta"))
         with pytest.raises(InputError, match=r"expected a model with values, but got the meta device, .*to_empty"):
-            call(Net().to("meta"), x, y)
+            call(norm_net().to("meta"), x, y)
     with pytest.raises(InputError, match="expected x with values, but got the meta device"):
         suggest_alpha(x.to("meta"), y)

@@ -1,7 +1,5 @@
 """Two gloo processes: each sees half of the batch, both end with the gradients of the whole, exchanged once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -28,55 +26,53 @@ WEIGHT = torch.tensor([0.0, 1.0, 2.0, 0.5, 1.5, 0.0, 3.0, 1.0])
 class Tokens(nn.Module):
     """A model whose input is made by its own table, outside of its forward."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         torch.manual_seed(0)
         self.table, self.net = nn.Linear(192, 192), smooth_net()
 
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.net(x)
-        return result
+    def forward(self, x):
+        return self.net(x)
 
 
-def hits(likelihood: Any, output: Tensor, target: Tensor) -> Tensor:
-    """A measure without a gradient."""
+def hits(likelihood, output, target):
     return (output.argmax(1) == target).float()
 
 
 class Skipping(nn.Module):
     """Uses one of its layers at the first pass of a step only, as layers that are dropped at random may be."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.net, self.extra, self.calls = smooth_net(), nn.Linear(5, 5), 0
         nn.init.eye_(self.extra.weight)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         self.calls += 1
-        output: Tensor = self.net(x)
+        output = self.net(x)
         return self.extra(output) if self.calls == 1 else output
 
 
-def backward(model: Any, x: Tensor, y: Tensor, part: slice, terms: Any = TERMS, **options: Any) -> None:
+def backward(model, x, y, part, terms=TERMS, **options):
     Criterion(terms=terms).backward(model, x[part], y[part], **options)
 
 
-def smoothed(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+def smoothed(model, x, y, part):
     terms = (NLL, RCAD, Term("adv", weight=0.5, where=PLAIN), Term("raw", view="raw"))
     Criterion(Categorical(0.2), terms).backward(model, x[part], y[part], raw=x[part] / 2)
 
 
-def learned(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+def learned(model, x, y, part):
     table = getattr(model, "module", model).table
     made = table(x[part].flatten(1)).view(-1, 3, 8, 8)
     Criterion(terms=TERMS, units="input").backward(model, made, y[part])
 
 
-def by_autograd(model: Any, x: Tensor, y: Tensor, part: slice, terms: Any = TERMS) -> None:
+def by_autograd(model, x, y, part, terms=TERMS):
     Criterion(terms=terms)(model, x[part], y[part]).backward()
 
 
-def accumulated(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
+def accumulated(model, x, y, part):
     """The caller's own no_sync around all but the last batch."""
     half = (part.stop - part.start) // 2
     for start, quiet in ((part.start, True), (part.start + half, False)):
@@ -87,7 +83,7 @@ def accumulated(model: Any, x: Tensor, y: Tensor, part: slice) -> None:
 
 ADVERSARIAL = (Term("adv", where=STEP), Term("moved", where=RandomStep(0.0)))
 Step = Callable[[Any, Tensor, Tensor, slice], None]
-STEPS: dict[str, tuple[Step, Callable[[], nn.Module]]] = {
+STEPS = {
     "rcad": (backward, smooth_net),
     "sample weights": (lambda *call: backward(*call, weight=WEIGHT[call[-1]]), smooth_net),
     "adversarial": (lambda *call: backward(*call, terms=ADVERSARIAL[:1]), smooth_net),
@@ -103,21 +99,20 @@ STEPS: dict[str, tuple[Step, Callable[[], nn.Module]]] = {
 THROUGH_THE_WRAPPER = {"autograd": 1, "adversarial by autograd": 1, "adversarial": 1, "sample weights": 2}
 
 
-def exchange(sent, bucket):  # type: ignore[no-untyped-def]  # torch refuses annotations that are strings
+def exchange(sent, bucket):
     """The mean over both processes, with a mark that it was asked for."""
     sent.append(1)
     future = torch.distributed.all_reduce(bucket.buffer().div_(2), async_op=True).get_future()
     return future.then(lambda done: done.value()[0])
 
 
-def work(rank: int, folder: str) -> None:
-    """What each of the two processes does; leaves the gradients of every step in the folder."""
+def work(rank, folder):
     import torch.distributed as dist
 
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     x, y = images(8)
     half = slice(4 * rank, 4 * rank + 4)
-    found: dict[str, dict[str, Tensor]] = {}
+    found = {}
     for name, (step, make) in STEPS.items():
         net, sent, calls = make(), [], []
         model = DistributedDataParallel(net, find_unused_parameters=isinstance(net, Skipping))
@@ -137,14 +132,14 @@ def work(rank: int, folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, dict[str, Tensor]]]:
+def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("two")
     in_two("import sys\nfrom loss.test_ddp import work\nwork(int(sys.argv[2]), sys.argv[1])", folder)
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize("name", [*STEPS, "objective"])
-def test_two_processes_equal_one(name: str, results: list[dict[str, dict[str, Tensor]]]) -> None:
+def test_two_processes_equal_one(name, results):
     step, make = STEPS.get(name, (by_autograd, smooth_net))
     plain, joined = make(), make()
     step(plain, *images(8), slice(0, 8))
@@ -154,7 +149,7 @@ def test_two_processes_equal_one(name: str, results: list[dict[str, dict[str, Te
         assert_same_state(plain, joined)
 
 
-def test_batch_norm_in_two_processes_ends_with_equal_gradients(results: list[dict[str, dict[str, Tensor]]]) -> None:
+def test_batch_norm_in_two_processes_ends_with_equal_gradients(results):
     one, two = (found["norm"] for found in results)
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert any(value.abs().sum() > 0 for value in one.values())

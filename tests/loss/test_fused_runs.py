@@ -1,19 +1,15 @@
 """Several runs in one batch are as many batches: what is drawn, losses, gradients and statistics, run by run."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fused_cases import CASES
-from rcad import METHODS, Categorical, Criterion, Gaussian, GradientStep, Likelihood, Term
+from rcad import METHODS, Categorical, Criterion, Gaussian, GradientStep, Term
 from rcad.errors import InputError
-from rcad.loss.augmentations import Alternating, Augmentation, Cutmix, Cutout, Flip, Mixup, PadCrop
+from rcad.loss.augmentations import Alternating, Cutmix, Cutout, Flip, Mixup, PadCrop
 from rcad.loss.likelihoods import Bernoulli
 from rcad.models import build
 from rcad.models.joined import Joined
@@ -23,8 +19,8 @@ STEADY = {name: make() for name, make in METHODS.items() if make().growth is Non
 RAW_NORM = Term("rcad", "negative_entropy", 0.1, GradientStep(0.5, "raw"))
 
 
-def networks(outputs: int) -> list[nn.Module]:
-    made: list[nn.Module] = []
+def networks(outputs):
+    made = []
     for seed in range(RUNS):
         torch.manual_seed(seed)
         mean = [0.4 + 0.1 * seed] * 3
@@ -33,13 +29,11 @@ def networks(outputs: int) -> list[nn.Module]:
     return made
 
 
-def drawing() -> list[torch.Generator]:
+def drawing():
     return [torch.Generator().manual_seed(seed) for seed in range(RUNS)]
 
 
-def check(
-    likelihood: Likelihood, terms: Sequence[Term], target: Tensor | None = None, outputs: int = CLASSES, **options: Any
-) -> None:
+def check(likelihood, terms, target=None, outputs=CLASSES, **options):
     """One backward of three networks against three of one; options that are tensors have a row for each example."""
     torch.manual_seed(9)
     x, raw = torch.rand(2, RUNS * EACH, 3, 8, 8, dtype=torch.float64)
@@ -49,7 +43,7 @@ def check(
     joined, criterion = Joined(views), Criterion(likelihood, terms, checks="first")
     common = {"raw": raw, "raw_target": y, **options}
     together = criterion.backward(joined, x, y, step=0, generator=Alternating(drawing()), **common)
-    _descend(joined)
+    torch.optim.SGD(joined.parameters(), lr=1.0).step()
     for run, (single, generator) in enumerate(zip(singles, drawing(), strict=True)):
         own = {name: value[run::RUNS] if isinstance(value, Tensor) else value for name, value in common.items()}
         alone = criterion.backward(single, x[run::RUNS], y[run::RUNS], step=0, generator=generator, **own)
@@ -59,19 +53,12 @@ def check(
             torch.testing.assert_close(together.parts[name][run], value)
         if alone.output is not None:
             torch.testing.assert_close(together.output[run::RUNS], alone.output)
-        _descend(single)
+        torch.optim.SGD(single.parameters(), lr=1.0).step()
         torch.testing.assert_close(dict(views[run].state_dict()), dict(single.state_dict()))
 
 
-@torch.no_grad()
-def _descend(model: nn.Module) -> None:
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            parameter -= parameter.grad
-
-
 @pytest.mark.parametrize("name", [*STEADY, *CASES])
-def test_every_method_and_kind_of_loss(name: str) -> None:
+def test_every_method_and_kind_of_loss(name):
     loss, real = STEADY.get(name) or CASES[name], torch.randn(RUNS * EACH, 1, dtype=torch.float64)
     if isinstance(loss.likelihood, Gaussian):
         check(loss.likelihood, loss.terms, real, outputs=2)
@@ -82,7 +69,7 @@ def test_every_method_and_kind_of_loss(name: str) -> None:
         check(loss.likelihood or Categorical(), loss.terms, accumulate=2)
 
 
-def test_weights_accumulation_and_soft_targets() -> None:
+def test_weights_accumulation_and_soft_targets():
     soft = torch.rand(RUNS * EACH, CLASSES, dtype=torch.float64).softmax(1)
     weight = torch.rand(RUNS * EACH, dtype=torch.float64) * (torch.arange(RUNS * EACH) > 2)
     for terms in (CASES["rcad"].terms, (Term("nll"), RAW_NORM), CASES["two views"].terms):
@@ -97,9 +84,7 @@ def test_weights_accumulation_and_soft_targets() -> None:
         (RUNS * EACH, True, "one by one for 3 runs in one batch, but targets, weights or other inputs"),
     ],
 )
-def test_what_cannot_be_shared_out_or_run_backward_pass_by_pass_is_refused(
-    count: int, learns: bool, words: str
-) -> None:
+def test_what_cannot_be_shared_out_or_run_backward_pass_by_pass_is_refused(count, learns, words):
     x, model = torch.rand(count, 3, 8, 8, dtype=torch.float64), Joined(networks(CLASSES))
     y = torch.rand(count, CLASSES, dtype=torch.float64, requires_grad=learns).softmax(1)
     with pytest.raises(InputError, match=words):
@@ -110,7 +95,7 @@ def test_what_cannot_be_shared_out_or_run_backward_pass_by_pass_is_refused(
 @pytest.mark.parametrize(
     "step", [PadCrop(), Flip(), Cutout(3), Mixup(), Cutmix(p=0.5)], ids=lambda step: type(step).__name__
 )
-def test_augmentations(step: Augmentation) -> None:
+def test_augmentations(step):
     x, y = torch.rand(EACH * RUNS, 3, 8, 8), torch.arange(EACH * RUNS) % 7
     together = step(x, y, classes=7, generator=Alternating(drawing()))
     for run, generator in enumerate(drawing()):

@@ -1,33 +1,18 @@
 """What a step learns beside the model, what it holds in memory, and what can be taken away after each pass."""
 
-from __future__ import annotations
-
 import weakref
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from fused_cases import (
-    CASES,
-    NLL,
-    OPTIONS,
-    RCAD,
-    SINGLE,
-    STEP,
-    Case,
-    LoudScaler,
-    batch,
-    deep_norm_net,
-    take,
-)
+from fused_cases import CASES, NLL, OPTIONS, RCAD, SINGLE, STEP, Case, LoudScaler, batch, deep_norm_net, take
 from rcad import Criterion, InputError, Term
 from small_nets import CLASSES, assert_same_state
 
 
-def from_a_graph(kind: str, table: nn.Module, x: Tensor, y: Tensor) -> tuple[Any, Tensor, dict[str, Any]]:
+def from_a_graph(kind, table, x, y):
     """Something beside x that a learned layer made."""
     made = table(x.flatten(1))
     if kind == "weight":
@@ -37,24 +22,19 @@ def from_a_graph(kind: str, table: nn.Module, x: Tensor, y: Tensor) -> tuple[Any
     return {"image": x, "shift": made.mean().tanh()}, y, {}
 
 
-class Shifted(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.net = deep_norm_net()
-
-    def forward(self, image: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-        result: Tensor = self.net(image + shift)
-        return result
+class Shifted(nn.Sequential):
+    def forward(self, image, shift=0.0):
+        return super().forward(image + shift)
 
 
 @pytest.mark.parametrize("kind", ["weight", "target", "other input"])
 @pytest.mark.parametrize("name", ["erm", "rcad", "one direction for two terms", "two clean terms", "two adversarial"])
-def test_what_passes_share_may_learn(name: str, kind: str) -> None:
+def test_what_passes_share_may_learn(name, kind):
     x, y, _ = batch()
     case, learners, said, calls = CASES[name], [], set(), []
     for fused in (False, True):
         torch.manual_seed(5)
-        table, net = nn.Linear(192, CLASSES).double(), Shifted()
+        table, net = nn.Linear(192, CLASSES).double(), Shifted(*deep_norm_net())
         inputs, target, options = from_a_graph(kind, table, x, y)
         key = "image" if isinstance(inputs, dict) else None
         criterion = Criterion(case.likelihood, case.terms, input_key=key, units="input")
@@ -71,7 +51,7 @@ def test_what_passes_share_may_learn(name: str, kind: str) -> None:
     assert calls == [1]
 
 
-def test_learned_leaves_need_no_common_graph() -> None:
+def test_learned_leaves_need_no_common_graph():
     x, y, _ = batch()
     found = []
     for fused in (False, True):
@@ -87,7 +67,7 @@ TWO_VIEWS = Case((Term("adv", where=STEP), Term("raw", where=STEP, view="raw")))
 
 @pytest.mark.filterwarnings("ignore:no parameter of the model", "ignore:the loss has a zero gradient")
 @pytest.mark.parametrize("case", [*SINGLE.values(), TWO_VIEWS], ids=[*SINGLE, "views that share a graph"])
-def test_a_model_that_cannot_learn_is_named_unless_x_learns(case: Case) -> None:
+def test_a_model_that_cannot_learn_is_named_unless_x_learns(case):
     (x, y, _), frozen = batch(), deep_norm_net().requires_grad_(False)
     refused = pytest.raises(InputError, match="expected parameters that require a gradient")
     with refused:
@@ -103,50 +83,28 @@ def test_a_model_that_cannot_learn_is_named_unless_x_learns(case: Case) -> None:
     assert (shift.grad is not None) == clean
 
 
-class Box(list[Tensor]):
-    """A list that weak references may point to."""
-
-    __hash__ = object.__hash__
-
-
 class Keep(nn.Module):
-    """Leaves something in the graph that goes with the graph itself, and counts how much of it is alive."""
+    """Leaves a hook in the graph that goes with the graph itself, and counts how many are alive."""
 
-    def __init__(self, net: nn.Module) -> None:
+    def __init__(self, net):
         super().__init__()
-        self.net = net
-        self.boxes: list[weakref.ref[Box]] = []
-        self.at_forwards: list[int] = []
+        self.net, self.alive, self.at_forwards = net, weakref.WeakSet(), []
 
-    def alive(self) -> int:
-        return sum(box() is not None for box in self.boxes)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.at_forwards.append(self.alive())
-        box = Box()
-        self.boxes.append(weakref.ref(box))
-        result: Tensor = Keeping.apply(self.net(x), box)
-        return result
-
-
-class Keeping(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, box: Box) -> Tensor:
-        ctx.box = box
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
+    def forward(self, x):
+        self.at_forwards.append(len(self.alive))
+        hook, output = (lambda gradient: None), self.net(x)
+        self.alive.add(hook)
+        output.grad_fn.register_prehook(hook)
+        return output
 
 
 @pytest.mark.parametrize("options", ["plain", "weights"])
 @pytest.mark.parametrize("name", CASES)
-def test_no_pass_is_in_memory_when_the_next_begins(name: str, options: str) -> None:
+def test_no_pass_is_in_memory_when_the_next_begins(name, options):
     net, (x, y, raw) = Keep(deep_norm_net()), batch()
     losses, _ = take(True, CASES[name], net, x, y, **raw, **OPTIONS[options])
     assert net.at_forwards == [0] * CASES[name].passes[0]
-    assert net.alive() == 0
+    assert not net.alive
     assert losses.output is None or losses.output.grad_fn is None
 
 
@@ -160,13 +118,11 @@ def test_no_pass_is_in_memory_when_the_next_begins(name: str, options: str) -> N
         ("two directions alone", "plain", [True, False]),
     ],
 )
-def test_graphs_are_kept_only_for_a_backward_that_follows(
-    name: str, options: str, kept: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[bool] = []
+def test_graphs_are_kept_only_for_a_backward_that_follows(name, options, kept, monkeypatch):
+    calls = []
     real = torch.autograd.grad
 
-    def spy(*args: Any, retain_graph: bool, **rest: Any) -> Any:
+    def spy(*args, retain_graph, **rest):
         calls.append(retain_graph)
         return real(*args, retain_graph=retain_graph, **rest)
 

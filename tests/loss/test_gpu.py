@@ -1,12 +1,9 @@
 """What only a GPU can show. Skipped without one."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from rcad import METHODS, RCAD, Criterion, Objective, augment, compose, methods
 from rcad.loss.model_calls import preserved_rng
@@ -17,23 +14,23 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 ODD = 33
 
 
-def resnet(width: int = 64) -> nn.Module:
+def resnet(width=64):
     torch.manual_seed(0)
     return build("resnet18", num_outputs=100, in_shape=(3, 32, 32), width=width).cuda()
 
 
-def batch(count: int = ODD) -> tuple[Tensor, Tensor]:
+def batch(count=ODD):
     generator = torch.Generator("cuda").manual_seed(1)
     x = torch.rand(count, 3, 32, 32, device="cuda", generator=generator)
     return x, torch.randint(100, (count,), device="cuda", generator=generator)
 
 
-def gradient(net: nn.Module) -> Tensor:
+def gradient(net):
     return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
 
 
 @pytest.fixture
-def _exact() -> object:
+def _exact():
     kept = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     yield
@@ -42,7 +39,7 @@ def _exact() -> object:
 
 @pytest.mark.usefixtures("_exact")
 @pytest.mark.parametrize("name", ["rcad", "rcad_text", "rcad_released", "ls_on_adv", "adversarial_training"])
-def test_fused_equals_reference(name: str) -> None:
+def test_fused_equals_reference(name):
     x, y = batch()
     one = resnet(width=16).double()
     two, x = copy.deepcopy(one), x.double()
@@ -51,7 +48,7 @@ def test_fused_equals_reference(name: str) -> None:
     assert_same_state(one, two)
 
 
-def test_bf16_is_near_fp32() -> None:
+def test_bf16_is_near_fp32():
     x, y = batch(128)
     exact, half = resnet(), resnet()
     expected = RCAD(0.5, 0.1).backward(exact, x, y)
@@ -61,7 +58,7 @@ def test_bf16_is_near_fp32() -> None:
     assert torch.cosine_similarity(gradient(exact), gradient(half), dim=0) > 0.9
 
 
-def test_a_real_grad_scaler_with_fp16() -> None:
+def test_a_real_grad_scaler_with_fp16():
     x, y = batch(64)
     nets = [resnet(16), resnet(16)]
     scaler = torch.amp.GradScaler("cuda")
@@ -73,12 +70,12 @@ def test_a_real_grad_scaler_with_fp16() -> None:
     assert torch.cosine_similarity(*map(gradient, nets), dim=0) > 0.98
 
 
-def test_later_steps_never_wait_for_the_gpu() -> None:
+def test_later_steps_never_wait_for_the_gpu():
     x, y = batch()
     method = compose(methods.data_augmentation(), methods.mixup(), methods.rcad(0.5, 0.1))  # measuring alpha waits
     net, criterion, generator = resnet(), method.criterion(), torch.Generator("cuda").manual_seed(0)
 
-    def step() -> None:
+    def step():
         mixed, target = augment(method.augment, x, y, classes=100, generator=generator)
         criterion.backward(net, mixed, target, generator=generator)
         criterion(net, mixed, target, generator=generator).backward()
@@ -94,7 +91,7 @@ def test_later_steps_never_wait_for_the_gpu() -> None:
 
 
 @pytest.mark.parametrize("what", ["model", "objective", "fused"])
-def test_inductor_matches(what: str) -> None:
+def test_inductor_matches(what):
     torch._dynamo.reset()
     x, y = batch()
     plain, compiled, x = resnet(16).double(), resnet(16).double(), x.double()  # where only a mistake can differ
@@ -109,7 +106,7 @@ def test_inductor_matches(what: str) -> None:
     assert_same_state(plain, compiled, rtol=1e-6)
 
 
-def test_cuda_random_state_is_given_back() -> None:
+def test_cuda_random_state_is_given_back():
     state = torch.cuda.get_rng_state()
     with preserved_rng(torch.device("cuda")):
         torch.rand(100, device="cuda")

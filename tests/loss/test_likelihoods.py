@@ -1,12 +1,9 @@
 """Closed forms, PyTorch's own losses, limits, gradients, saturation and wrong input."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch.distributions import Bernoulli as TorchBernoulli
 from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Normal
@@ -22,7 +19,7 @@ SOFT = torch.rand(9, 5, generator=torch.Generator().manual_seed(2), dtype=torch.
 
 @pytest.mark.parametrize("eps", [0.0, 0.2, 0.6])
 @pytest.mark.parametrize("weight", [None, (0.5, 1.0, 2.0, 0.0, 3.0)])
-def test_categorical_equals_torch_cross_entropy(eps: float, weight: tuple[float, ...] | None) -> None:
+def test_categorical_equals_torch_cross_entropy(eps, weight):
     ours = Categorical(smoothing=eps, weight=weight)
     torch_weight = None if weight is None else torch.tensor(weight, dtype=torch.float64)
     for target in (LABELS, SOFT):
@@ -30,7 +27,7 @@ def test_categorical_equals_torch_cross_entropy(eps: float, weight: tuple[float,
         torch.testing.assert_close(ours.nll(LOGITS, target), theirs)
 
 
-def test_the_papers_smoothing_leaves_one_minus_eps_on_the_label() -> None:
+def test_the_papers_smoothing_leaves_one_minus_eps_on_the_label():
     eps, k = 0.3, 5
     target = torch.full((9, k), eps / (k - 1), dtype=torch.float64).scatter(1, LABELS[:, None], 1 - eps)
     expected = -(target * LOGITS.log_softmax(1)).sum(1)
@@ -41,15 +38,14 @@ def test_the_papers_smoothing_leaves_one_minus_eps_on_the_label() -> None:
 
 
 @pytest.mark.parametrize("k", [2, 3, 100])
-def test_uniform_logits_have_the_largest_entropy(k: int) -> None:
+def test_uniform_logits_have_the_largest_entropy(k):
     output, most = torch.full((4, k), 1.7), torch.full((4,), math.log(k))
     torch.testing.assert_close(Categorical().entropy(output), most)
     torch.testing.assert_close(Categorical().uniform_nll(output), most)
 
 
 @pytest.mark.parametrize("width", [1, 2])
-def test_gaussian_equals_torch_distributions(width: int) -> None:
-    """Several targets are averaged."""
+def test_gaussian_equals_torch_distributions(width):
     output, y = LOGITS[:, : 2 * width], LOGITS[:, 5 - width :]
     normal = Normal(output[:, :width], (0.5 * output[:, width:]).exp())
     free, capped = Gaussian(cap=None), Gaussian(cap=(0.5, -0.5)[:width])
@@ -59,7 +55,7 @@ def test_gaussian_equals_torch_distributions(width: int) -> None:
     torch.testing.assert_close(capped.entropy(output), (0.5 * (math.log(2 * math.pi * math.e) + limited)).mean(1))
 
 
-def test_fit_measures_the_marginal() -> None:
+def test_fit_measures_the_marginal():
     y = torch.tensor([1.0, 3.0, 5.0, 7.0])
     assert Gaussian.fit(y).cap == pytest.approx(math.log(5.0))
     fitted = Gaussian.fit(torch.stack([y, 2 * y], 1)).cap
@@ -67,7 +63,7 @@ def test_fit_measures_the_marginal() -> None:
 
 
 @pytest.mark.parametrize("shape", [(9,), (9, 4)])
-def test_bernoulli_equals_torch(shape: tuple[int, ...]) -> None:
+def test_bernoulli_equals_torch(shape):
     z = LOGITS.flatten()[: math.prod(shape)].view(shape)
     y = (torch.arange(math.prod(shape)).view(shape) % 2).double()
     nll = F.binary_cross_entropy_with_logits(z, y, reduction="none")
@@ -80,7 +76,7 @@ def test_bernoulli_equals_torch(shape: tuple[int, ...]) -> None:
     torch.testing.assert_close(Bernoulli(smoothing=0.2).nll(z, y), Bernoulli().nll(z, 0.8 * y + 0.1))
 
 
-def test_dense_outputs_average_their_pixels_and_skip_ignored_ones() -> None:
+def test_dense_outputs_average_their_pixels_and_skip_ignored_ones():
     output = torch.randn(2, 5, 3, 4, generator=torch.Generator().manual_seed(3))
     target = torch.randint(5, (2, 3, 4), generator=torch.Generator().manual_seed(4))
     whole, pixels = Categorical(), TorchCategorical(logits=output.movedim(1, -1))
@@ -92,7 +88,7 @@ def test_dense_outputs_average_their_pixels_and_skip_ignored_ones() -> None:
     torch.testing.assert_close(whole.entropy(output, whole.valid(target))[0], pixels.entropy()[0, 1:].mean())
 
 
-def test_classes_may_come_last() -> None:
+def test_classes_may_come_last():
     tokens = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(3))
     labels = torch.randint(5, (2, 7))
     last = Categorical(class_dim=-1)
@@ -102,7 +98,7 @@ def test_classes_may_come_last() -> None:
 
 @pytest.mark.parametrize("scale", [1e2, 1e4, 1e30, 3e38])
 @pytest.mark.parametrize("likelihood", [Categorical(), Categorical(0.1), Categorical(0.1, "others"), Bernoulli()])
-def test_saturated_logits_give_no_nan(scale: float, likelihood: Categorical | Bernoulli) -> None:
+def test_saturated_logits_give_no_nan(scale, likelihood):
     z = torch.tensor([[1.0, -1.0, 0.0], [-1.0, 1.0, 1.0]], requires_grad=True)
     target = torch.tensor([0, 1]) if isinstance(likelihood, Categorical) else torch.tensor([[1.0, 0, 1], [0, 1, 0]])
     for value in (likelihood.entropy(z * scale), likelihood.uniform_nll(z * scale), likelihood.nll(z * scale, target)):
@@ -111,14 +107,14 @@ def test_saturated_logits_give_no_nan(scale: float, likelihood: Categorical | Be
     assert not gradient.isnan().any()
 
 
-def test_a_masked_class_adds_nothing() -> None:
+def test_a_masked_class_adds_nothing():
     z = torch.tensor([[0.5, -math.inf, 0.5]], requires_grad=True)
     entropy = Categorical().entropy(z)
     assert entropy.item() == pytest.approx(math.log(2))
     assert torch.autograd.grad(entropy.sum(), z)[0].isfinite().all()
 
 
-def test_a_perfect_fit_stays_finite() -> None:
+def test_a_perfect_fit_stays_finite():
     output = torch.tensor([[1.0, -1e4], [1.0, 1e4]], requires_grad=True)
     nll = Gaussian().nll(output, torch.tensor([1.5, 1.0]))
     assert torch.isfinite(nll).all()
@@ -126,7 +122,7 @@ def test_a_perfect_fit_stays_finite() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_outputs_are_measured_in_full(dtype: torch.dtype) -> None:
+def test_half_precision_outputs_are_measured_in_full(dtype):
     small = LOGITS.to(dtype)
     assert Categorical().nll(small, LABELS).dtype == torch.float32
     torch.testing.assert_close(Categorical().entropy(small), Categorical().entropy(small.float()))
@@ -145,7 +141,7 @@ def test_half_precision_outputs_are_measured_in_full(dtype: torch.dtype) -> None
         (Bernoulli(0.1), 3, (LOGITS[:, :3] > 0).double()),
     ],
 )
-def test_gradcheck(likelihood: Categorical | Gaussian | Bernoulli, width: int, target: Tensor) -> None:
+def test_gradcheck(likelihood, width, target):
     z = LOGITS[:, :width].clone().requires_grad_(True)
     assert torch.autograd.gradcheck(lambda z: likelihood.nll(z, target), z)
     assert torch.autograd.gradcheck(likelihood.entropy, z)
@@ -153,14 +149,14 @@ def test_gradcheck(likelihood: Categorical | Gaussian | Bernoulli, width: int, t
         assert torch.autograd.gradcheck(likelihood.uniform_nll, z)
 
 
-def test_plain_forgets_smoothing_and_weights() -> None:
+def test_plain_forgets_smoothing_and_weights():
     assert Categorical(0.2, "others", (1.0, 2.0), class_dim=-1).plain() == Categorical(0.0, "others", class_dim=-1)
     assert Bernoulli(0.2, 3.0).plain() == Bernoulli()
     assert Gaussian(cap=1.0).plain() == Gaussian(cap=1.0)
 
 
 @pytest.mark.parametrize(("classes", "label"), [(200, 156), (300, 250)])
-def test_labels_of_8_bits_are_compared_as_numbers(classes: int, label: int) -> None:
+def test_labels_of_8_bits_are_compared_as_numbers(classes, label):
     """In 8 bits -100 is 156, and 300 is 44."""
     logits, target = torch.randn(2, classes, 3), torch.full((2, 3), label, dtype=torch.uint8)
     Categorical().check_values(logits, target)
@@ -171,30 +167,25 @@ def test_labels_of_8_bits_are_compared_as_numbers(classes: int, label: int) -> N
 
 test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
-    (lambda: Categorical(smoothing="a"), "expected smoothing"),  # type: ignore[arg-type]
-    (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),  # type: ignore[arg-type]
+    (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),
     (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
-    *(
-        (lambda weight=weight: Categorical(weight=weight), f"weight to be numbers, one per class, but got {weight!r}")
-        for weight in (2.0, "abc")
-    ),
+    (lambda: Categorical(weight=2.0), "weight to be numbers, one per class, but got 2.0"),
+    (lambda: Categorical(weight="abc"), "weight to be numbers, one per class, but got 'abc'"),
     (
         lambda: Categorical(ignore_index=2).check_values(LOGITS, LABELS * 0 + 2),
-        "none of ignore_index, which is for dense ones, but got 2; drop the examples to be ignored",
+        "dense ones, but got 2; drop the examples",
     ),
     (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
+    (lambda: Gaussian(cap="big"), "expected cap to be numbers, one per target, but got 'big'"),
     (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
     (lambda: Gaussian.fit([2.0, 2.0]), "constant"),
     (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
     (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
     (lambda: Categorical().check_shapes(LOGITS[:, :1], LABELS), "Bernoulli()"),
-    (
-        lambda: Categorical().check_shapes(LOGITS, LABELS.double()),
-        "(9,); pass y.long(), or for regression targets likelihood=Gaussian()",
-    ),
     (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
-    (lambda: Categorical().check_values(LOGITS, LABELS - 100), "expected labels from 0 to 4"),
     (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
+    (lambda: Categorical().check_values(LOGITS, 1.5 * SOFT), "sum to 1"),
+    (lambda: Categorical().check_values(LOGITS, SOFT / 0 * 0), "but got a smallest entry of nan"),
     (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
     (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),
     (lambda: Gaussian(cap=(0.0, 1.0)).check_shapes(LOGITS[:, :2], LOGITS[:, 0]), "expected 1 caps"),

@@ -1,21 +1,19 @@
 """The ladder of tests, for every method: re-derivation, limits, twins, side effects, training, compile."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import itertools
 import json
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from one_line import fails_in_one_line, refusals
 from rcad import METHODS, Categorical, Method, Term, augment, compose, method, methods
+from rcad.errors import html_table
 from rcad.loss.methods import SLOTS
-from rederived import REDERIVED, Loss, rcad
+from rederived import REDERIVED, rcad
 from small_nets import (
     CLASSES,
     PassCounter,
@@ -40,15 +38,15 @@ WHOLE = {  # noise and the measuring of alpha have tests of their own
 resnet = pytest.fixture(scope="module")(fitted_resnet)
 
 
-def make(name: str) -> Method:
+def make(name):
     return METHODS[name](**WHOLE.get(name, {}))
 
 
-def views(name: str, dtype: torch.dtype = torch.float32, kind: str = "hard") -> dict[str, Any]:
+def views(name, dtype=torch.float32, kind="hard"):
     """A batch, its un-augmented twin, and targets that suit the method."""
     x, y = images(dtype=dtype)
     raw, _ = images(seed=5, dtype=dtype)
-    target: Tensor = soft(y, dtype=dtype) if kind == "soft" else y
+    target = soft(y, dtype=dtype) if kind == "soft" else y
     if name == "gaussian":
         target = y.to(dtype)
     if name == "bernoulli":
@@ -56,15 +54,14 @@ def views(name: str, dtype: torch.dtype = torch.float32, kind: str = "hard") -> 
     return {"x": x, "target": target, "raw": raw}
 
 
-def net_for(name: str, net: nn.Sequential) -> nn.Sequential:
+def net_for(name, net):
     if name == "gaussian":
         torch.manual_seed(3)
         net[-1] = nn.Linear(net[-1].in_features, 2).to(net[-1].weight.dtype)
     return net
 
 
-def step(net: nn.Module, method: Method, batch: dict[str, Any], fused: bool) -> dict[str, Tensor]:
-    """One backward through the criterion; returns total and parts."""
+def step(net, method, batch, fused):
     options = {"raw": batch["raw"], "generator": torch.Generator().manual_seed(7)}
     criterion = method.criterion()
     if fused:
@@ -75,8 +72,7 @@ def step(net: nn.Module, method: Method, batch: dict[str, Any], fused: bool) -> 
     return {"total": losses.total.detach(), **losses.parts}
 
 
-def assert_is(loss: Loss, method: Method, batch: dict[str, Any], fused: bool) -> None:
-    """The method's value and gradients are those of the loop."""
+def assert_is(loss, method, batch, fused):
     ours, theirs = smooth_net().double(), smooth_net().double()
     value = step(ours, method, batch, fused)["total"]
     expected = loss(theirs, batch["x"], batch["target"], batch["raw"])
@@ -85,22 +81,20 @@ def assert_is(loss: Loss, method: Method, batch: dict[str, Any], fused: bool) ->
     assert_same_state(ours, theirs, rtol=1e-8, atol=1e-12)
 
 
-def test_every_method_is_rederived_or_accounted_for() -> None:
+def test_every_method_is_rederived_or_accounted_for():
     assert set(NAMES) - set(REDERIVED) == {"gaussian", "bernoulli", "rcad_random"}
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 @pytest.mark.parametrize("name", sorted(REDERIVED))
-def test_a_loop_over_single_examples_gives_the_same(name: str, kind: str) -> None:
+def test_a_loop_over_single_examples_gives_the_same(name, kind):
     assert_is(REDERIVED[name], make(name), views(name, torch.float64, kind), fused=False)
 
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 @pytest.mark.parametrize(("name", "norm"), [("rcad", "l2"), ("rcad_text", "raw")])
 @pytest.mark.parametrize(("direction", "eps"), [({}, 0.0), ({"direction": "training"}, 0.6)])
-def test_smoothed_labels_leave_the_direction_alone_unless_asked(
-    name: str, norm: str, direction: dict[str, Any], eps: float, kind: str
-) -> None:
+def test_smoothed_labels_leave_the_direction_alone_unless_asked(name, norm, direction, eps, kind):
     """The paper's formula goes away from log p(y|x); the smoothed loss is another direction, here by name."""
     method = compose(methods.label_smoothing(0.6), METHODS[name](alpha=0.5, lam=0.3, **direction))
     for fused in (False, True):
@@ -108,10 +102,9 @@ def test_smoothed_labels_leave_the_direction_alone_unless_asked(
         assert_is(loss, method, views(name, torch.float64, kind), fused)
 
 
-def test_the_random_control_is_rcad_with_another_direction() -> None:
+def test_the_random_control_is_rcad_with_another_direction():
     net, batch = smooth_net().double(), views("rcad_random", torch.float64)
-    generator = torch.Generator().manual_seed(7)
-    draw = torch.randn(batch["x"].shape, dtype=torch.float64, generator=generator)
+    draw = torch.randn(batch["x"].shape, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
     moved = batch["x"] + 0.5 * draw / draw.flatten(1).norm(dim=1).view(-1, 1, 1, 1)
     p = net(moved).softmax(1)
     expected = nn.functional.cross_entropy(net(batch["x"]), batch["target"]) + 0.02 * (p * p.log()).sum(1).mean()
@@ -120,7 +113,7 @@ def test_the_random_control_is_rcad_with_another_direction() -> None:
 
 @pytest.mark.parametrize("name", ["rcad", "rcad_text", "rcad_random", "confidence_penalty"])
 @pytest.mark.parametrize("fused", [False, True])
-def test_lam_zero_is_erm_bit_for_bit(name: str, fused: bool) -> None:
+def test_lam_zero_is_erm_bit_for_bit(name, fused):
     batch = views(name)
     ours, plain = norm_net(dropout=0.3), norm_net(dropout=0.3)
     counter = PassCounter(ours)
@@ -132,7 +125,7 @@ def test_lam_zero_is_erm_bit_for_bit(name: str, fused: bool) -> None:
     assert_same_state(ours, plain, rtol=0.0, atol=0.0)
 
 
-def test_alpha_zero_is_the_confidence_penalty() -> None:
+def test_alpha_zero_is_the_confidence_penalty():
     batch = views("rcad")
     ours, penalty = norm_net(), norm_net()
     step(ours, methods.rcad(alpha=0.0, lam=0.1), batch, fused=False)
@@ -141,7 +134,7 @@ def test_alpha_zero_is_the_confidence_penalty() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_fused_equals_reference_on_a_fitted_resnet(name: str, resnet: nn.Module) -> None:
+def test_fused_equals_reference_on_a_fitted_resnet(name, resnet):
     one, two = copy.deepcopy(resnet), copy.deepcopy(resnet)
     batch = views(name)
     reference, fused = (step(net, make(name), batch, fused) for net, fused in ((one, False), (two, True)))
@@ -153,7 +146,7 @@ def test_fused_equals_reference_on_a_fitted_resnet(name: str, resnet: nn.Module)
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("fused", [False, True])
-def test_side_effects(name: str, fused: bool) -> None:
+def test_side_effects(name, fused):
     net, batch = net_for(name, norm_net()), views(name)
     before = {key: value.clone() for key, value in batch.items()}
     rng = torch.get_rng_state()
@@ -168,7 +161,7 @@ def test_side_effects(name: str, fused: bool) -> None:
     assert gradients(net).keys() == {n for n, _ in net.named_parameters()}
 
 
-def train(net: nn.Module, method: Method, batch: dict[str, Any], steps: range, optimizer: Any) -> float:
+def train(net, method, batch, steps, optimizer):
     criterion = method.criterion()
     value = float("nan")
     for index in steps:
@@ -184,10 +177,10 @@ def train(net: nn.Module, method: Method, batch: dict[str, Any], steps: range, o
 
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_method_trains_and_resumes(name: str, kind: str) -> None:
+def test_every_method_trains_and_resumes(name, kind):
     method, batch = make(name), views(name, kind=kind)
 
-    def fresh() -> tuple[nn.Sequential, torch.optim.Optimizer]:
+    def fresh():
         net = net_for(name, norm_net())
         return net, torch.optim.SGD(net.parameters(), lr=0.04, momentum=0.9)
 
@@ -207,14 +200,14 @@ def test_every_method_trains_and_resumes(name: str, kind: str) -> None:
         assert torch.equal(value, resumed.state_dict()[name_])
 
 
-def of_their_own() -> list[str]:
+def of_their_own():
     """A method for each sum of terms: augmentation and growth happen outside of the loss."""
     return list({repr((make(name).likelihood, make(name).terms)): name for name in reversed(CLASSIFIERS)}.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", of_their_own())
-def test_every_loss_matches_under_compile(name: str) -> None:
+def test_every_loss_matches_under_compile(name):
     torch._dynamo.reset()
     batch, nets = views(name), (norm_net(), norm_net())
     objectives = [make(name).objective(net) for net in nets]
@@ -224,11 +217,8 @@ def test_every_loss_matches_under_compile(name: str) -> None:
     assert_same_state(*nets)
 
 
-PAIRS = list(itertools.combinations(sorted(METHODS), 2))
-
-
-@pytest.mark.parametrize("name", sorted(METHODS))
-def test_a_method_prints_compares_hashes_and_saves_itself(name: str) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_prints_compares_hashes_and_saves_itself(name):
     value = METHODS[name]()
     assert value == METHODS[name]()
     assert hash(value) == hash(METHODS[name]())
@@ -239,36 +229,27 @@ def test_a_method_prints_compares_hashes_and_saves_itself(name: str) -> None:
     assert value.name == name
 
 
-def test_a_method_is_a_table_of_its_parts_in_a_notebook() -> None:
-    shown = compose(methods.mixup(alpha=0.3), methods.rcad(alpha=1.0, lam=0.1))._repr_html_()
-    assert shown.startswith(
-        "<table><tr><th>mixup</th><td>alpha = 0.3</td></tr><tr><th>rcad</th><td>alpha = 1.0, lam = "
-    )
-    assert "norm = &#x27;l2&#x27;" in shown
-    assert "<td>no parameters</td>" in methods.erm()._repr_html_()
-
-
-def test_terms_of_ones_own_are_shown_and_come_in_a_tuple() -> None:
+def test_its_parts_are_shown_and_terms_of_ones_own_come_in_a_tuple():
     term = Term("mine", lambda likelihood, output, target: output[:, 0], weight=0.5)
-    value = compose(methods.erm(), Method(extra=(term,)))
-    assert repr(value) == "erm() + Method(mine: weight=0.5)"
-    assert "<th>mine</th><td>weight = 0.5</td>" in value._repr_html_()
+    value = compose(methods.erm(), methods.mixup(alpha=0.3), Method(extra=(term,)))
+    assert repr(value) == "erm() + mixup(alpha=0.3) + Method(mine: weight=0.5)"
+    rows = {"erm": "no parameters", "mixup": "alpha = 0.3", "mine": "weight = 0.5"}
+    assert value._repr_html_() == html_table(rows)
     assert repr(Method()) == "Method()"
     with fails_in_one_line("expected extra to be a tuple, but got the term 'mine' alone; write (term,)"):
-        Method(extra=term)  # type: ignore[arg-type]
+        Method(extra=term)
 
 
-def test_the_methods_are_one_module_under_both_names() -> None:
-    module = importlib.import_module("rcad.methods")
-    assert module is methods is importlib.import_module("rcad.loss.methods")
-    assert sorted(module.__all__) == sorted([*METHODS, "METHODS", "Method", "compose", "method"])
-    assert all(getattr(module, name) is METHODS[name] for name in METHODS)
+def test_the_methods_are_one_module_under_both_names():
+    assert importlib.import_module("rcad.methods") is methods is importlib.import_module("rcad.loss.methods")
+    assert sorted(methods.__all__) == sorted([*METHODS, "METHODS", "Method", "compose", "method"])
+    assert all(getattr(methods, name) is METHODS[name] for name in METHODS)
 
 
 REGRESSION = {"gaussian", "bernoulli"}
 
 
-def conflict(first: str, second: str) -> bool:
+def conflict(first, second):
     """Whether two methods fill one slot, re-derived from their fields."""
     one, two = METHODS[first](), METHODS[second]()
     fields = any(None not in (getattr(one, slot), getattr(two, slot)) for slot in SLOTS)
@@ -277,8 +258,8 @@ def conflict(first: str, second: str) -> bool:
     return fields or bool(steps or terms) or ("ls_on_adv" in (first, second) and bool({first, second} & REGRESSION))
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=[" + ".join(pair) for pair in PAIRS])
-def test_every_pair_composes_or_says_why_not(first: str, second: str) -> None:
+@pytest.mark.parametrize(("first", "second"), itertools.combinations(NAMES, 2))
+def test_every_pair_composes_or_says_why_not(first, second):
     one, two = METHODS[first](), METHODS[second]()
     if conflict(first, second):
         with fails_in_one_line("expected"):
@@ -292,7 +273,7 @@ def test_every_pair_composes_or_says_why_not(first: str, second: str) -> None:
     assert both.criterion().asked.terms == both.terms
 
 
-def test_several_methods_together() -> None:
+def test_several_methods_together():
     value = Method.parse("mixup + cutout + data_augmentation + label_smoothing(eps=0.2) + rcad")
     assert value.name == "mixup + cutout + data_augmentation + label_smoothing + rcad"
     assert value.likelihood == Categorical(smoothing=0.2)
@@ -316,8 +297,6 @@ test_conflicts_and_wrong_names_are_named = refusals(
     (lambda: compose(), "at least one method"),
     (lambda: method("rcda"), "but got 'rcda'; did you mean 'rcad'?"),
     (lambda: method("rcad", alfa=1.0), "expected a parameter of rcad to be one of alpha, lam"),
-    (lambda: method("rcad", alpha=-1), "expected alpha to be a finite number >= 0, but got -1"),
-    (lambda: method("rcad", alpha="big"), "expected alpha to be a finite number >= 0, but got 'big'"),
     (lambda: Method.from_dict({}), "a list under 'methods'"),
     (lambda: Method.from_dict({"methods": []}), "a list under 'methods'"),
     (lambda: Method.from_dict({"methods": [{"alpha": 1.0}]}), "expected method to be one of"),

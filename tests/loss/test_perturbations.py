@@ -1,13 +1,10 @@
 """Directions by closed form, distances, units, side effects."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from one_line import refusals
 from rcad import Categorical, GradientStep, ProjectedAscent, RandomStep
@@ -25,19 +22,19 @@ ALL = [
     ProjectedAscent(0.5, steps=3),
     ProjectedAscent(0.05, "linf", (0.0, 1.0), steps=3, random_start=True),
 ]
-ids = [repr(where) for where in ALL]
+EACH = pytest.mark.parametrize("where", ALL, ids=repr)
 
 
-def length(step: Tensor) -> Tensor:
+def length(step):
     return step.flatten(1).norm(dim=1)
 
 
-def linear(dtype: torch.dtype = torch.float64) -> tuple[nn.Linear, Tensor, Tensor]:
+def linear(dtype=torch.float64):
     torch.manual_seed(0)
     return nn.Linear(6, CLASSES).to(dtype), torch.randn(9, 6, dtype=dtype), torch.randint(CLASSES, (9,))
 
 
-def test_linear_softmax_has_the_direction_of_the_closed_form() -> None:
+def test_linear_softmax_has_the_direction_of_the_closed_form():
     model, x, y = linear()
     p = model(x).softmax(1).detach()
     gradient = (p - nn.functional.one_hot(y, CLASSES)) @ model.weight.detach()
@@ -47,8 +44,8 @@ def test_linear_softmax_has_the_direction_of_the_closed_form() -> None:
     torch.testing.assert_close(GradientStep(0.7, "linf")(model, x, y), x + 0.7 * gradient.sign())
 
 
-@pytest.mark.parametrize("where", ALL, ids=ids)
-def test_x_moves_by_alpha_and_no_further(where: Any) -> None:
+@EACH
+def test_x_moves_by_alpha_and_no_further(where):
     x, y = images()
     moved = where(smooth_net(), x, y)
     assert (moved.shape, moved.dtype, moved.requires_grad) == (x.shape, x.dtype, False)
@@ -63,7 +60,7 @@ def test_x_moves_by_alpha_and_no_further(where: Any) -> None:
         assert 0 <= moved.min() <= moved.max() <= 1
 
 
-def test_the_direction_does_not_depend_on_the_batch() -> None:
+def test_the_direction_does_not_depend_on_the_batch():
     net, (x, y) = smooth_net().double(), images(6, dtype=torch.float64)
     together = GradientStep(0.5)(net, x, y)
     alone = torch.cat([GradientStep(0.5)(net, x[i : i + 1], y[i : i + 1]) for i in range(6)])
@@ -72,11 +69,11 @@ def test_the_direction_does_not_depend_on_the_batch() -> None:
     torch.testing.assert_close(GradientStep(0.5)(net, x[order], y[order]), together[order])
 
 
-def test_normalised_inputs_move_by_the_same_pixels() -> None:
+def test_normalised_inputs_move_by_the_same_pixels():
     net, (x, y) = smooth_net().double(), images(dtype=torch.float64)
     mean, std = (torch.tensor(v, dtype=torch.float64).view(1, 3, 1, 1) for v in (MEAN, STD))
 
-    def of_normalised(z: Tensor) -> Tensor:
+    def of_normalised(z):
         return net(z * std + mean)
 
     for norm in ("l2", "raw", "linf"):
@@ -87,20 +84,20 @@ def test_normalised_inputs_move_by_the_same_pixels() -> None:
     torch.testing.assert_close(length(random * std + mean - x), torch.full((7,), 0.8, dtype=torch.float64))
 
 
-def test_one_number_stands_for_every_channel() -> None:
-    assert GradientStep(0.5, std=0.3) == GradientStep(0.5, std=(0.3,))  # type: ignore[arg-type]
+def test_one_number_stands_for_every_channel():
+    assert GradientStep(0.5, std=0.3) == GradientStep(0.5, std=(0.3,))
     net, (x, y) = smooth_net(), images()
     torch.testing.assert_close(GradientStep(0.5, std=(0.25,))(net, x, y), GradientStep(0.5, std=(0.25,) * 3)(net, x, y))
 
 
-def test_the_random_direction_has_no_favourite() -> None:
+def test_the_random_direction_has_no_favourite():
     x = torch.zeros(20_000, 3)
     step = RandomStep(1.0)(smooth_net(), x, x, generator=torch.Generator().manual_seed(0))
     assert step.mean(0).abs().max() < 0.02
     torch.testing.assert_close(step.T @ step / len(x), torch.eye(3) / 3, rtol=0.0, atol=0.02)
 
 
-def test_masked_positions_stay() -> None:
+def test_masked_positions_stay():
     mask = torch.tensor([[1, 1, 0], [1, 0, 0]])
     x = torch.randn(2, 3, 4)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, CLASSES))
@@ -112,15 +109,15 @@ def test_masked_positions_stay() -> None:
     torch.testing.assert_close(length(GradientStep(0.5)(model, x, y, mask=mask) - x), torch.full((2,), 0.5))
 
 
-def test_a_vanishing_gradient_keeps_its_direction_and_a_zero_one_stays() -> None:
+def test_a_vanishing_gradient_keeps_its_direction_and_a_zero_one_stays():
     g = torch.tensor([[3e-30, 4e-30], [0.0, 0.0], [3.0, 4.0]])
     torch.testing.assert_close(unit(g, "l2"), torch.tensor([[0.6, 0.8], [0.0, 0.0], [0.6, 0.8]]))
 
 
-def test_jitter_is_uniform_and_reproducible() -> None:
+def test_jitter_is_uniform_and_reproducible():
     net, (x, y) = smooth_net(), images(64)
 
-    def noise(seed: int) -> Tensor:
+    def noise(seed):
         generator = torch.Generator().manual_seed(seed)
         return GradientStep(0.5, jitter=0.01)(net, x, y, generator=generator) - GradientStep(0.5)(net, x, y)
 
@@ -130,8 +127,8 @@ def test_jitter_is_uniform_and_reproducible() -> None:
     assert not torch.equal(noise(0), noise(1))
 
 
-@pytest.mark.parametrize("where", ALL, ids=ids)
-def test_nothing_is_left_behind_with_and_without_gradients(where: Any) -> None:
+@EACH
+def test_nothing_is_left_behind_with_and_without_gradients(where):
     net, (x, y) = norm_net(dropout=0.5), images()
     net[1].eval()  # a frozen layer stays frozen
     original, state = x.clone(), torch.get_rng_state()
@@ -147,18 +144,16 @@ def test_nothing_is_left_behind_with_and_without_gradients(where: Any) -> None:
 
 test_wrong_values_are_named = refusals(
     (lambda: GradientStep(-0.5), "expected alpha to be a finite number >= 0, but got -0.5"),
-    (lambda: GradientStep(math.nan), "expected alpha to be a finite number >= 0, but got nan"),
-    (lambda: GradientStep("0.5"), "expected alpha"),  # type: ignore[arg-type]
-    (lambda: GradientStep(True), "expected alpha"),
-    (lambda: GradientStep(0.5, "l1"), "expected norm to be one of l2, raw, linf, but got 'l1'"),  # type: ignore[arg-type]
+    (lambda: GradientStep("0.5"), "expected alpha"),
+    (lambda: GradientStep(0.5, "l1"), "expected norm to be one of l2, raw, linf, but got 'l1'"),
     (lambda: RandomStep(0.5, "raw"), "expected norm to be one of l2, linf"),
     (lambda: GradientStep(0.5, steps=0), "expected steps to be a whole number >= 1"),
     (lambda: GradientStep(0.5, jitter=-1), "expected jitter"),
-    (lambda: GradientStep(0.5, loss="smooth"), "expected loss to be one of training, plain"),  # type: ignore[arg-type]
+    (lambda: GradientStep(0.5, loss="smooth"), "expected loss to be one of training, plain"),
     (lambda: GradientStep(0.5, bounds=(1.0, 0.0)), "low < high"),
     (lambda: GradientStep(0.5, bounds=(0.0, 1.0), std=STD), "both mean and std"),
     (lambda: GradientStep(0.5, std=(0.0,)), "positive numbers"),
-    (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),  # type: ignore[arg-type]
+    (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),
     (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
     (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
 )

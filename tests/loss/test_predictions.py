@@ -1,21 +1,15 @@
 """What cannot be scored is named in one line; the engine gives an evaluation's numbers, which scikit-learn confirms."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from one_line import fails_in_one_line, refusals
 from predictions import cases
-from rcad import InputError
 from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
-from rcad.loss.predictions import Check, ece, fetch, label_scores, log_confidence, reliability, value_scores, width_bins
+from rcad.loss.predictions import ece, label_scores, log_confidence, reliability, value_scores, width_bins
 from rcad.train.task import scores
 
 METRICS = [ece, reliability, classification, top_accuracy, risk_coverage, fit_temperature]
@@ -36,22 +30,14 @@ BAD = {
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("fault", BAD)
-def test_faults_are_named(metric: Callable[..., Any], fault: str) -> None:
+def test_faults_are_named(metric, fault):
     output, y, says = BAD[fault]
     with fails_in_one_line(match=says):
         metric(output, y)
 
 
-def test_fetch_keeps_names_and_lengths_apart() -> None:
-    fine = Check(torch.tensor(False), lambda: "never")
-    found = fetch({"a": torch.tensor(2), "b": torch.tensor([[1.5], [2.5]]), "c": torch.zeros(0)}, [fine, fine])
-    assert found == {"a": [2.0], "b": [1.5, 2.5], "c": []}
-    with pytest.raises(InputError, match="second"):
-        fetch({"a": torch.tensor(2)}, [fine, Check(torch.tensor(True), lambda: "second")])
-
-
-def test_confidence_that_rounds_to_one_still_ranks() -> None:
-    z: Tensor = torch.tensor([[0.0, 50.0, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 0.0], [3.0, 1.0, 2.0]]).double()
+def test_confidence_that_rounds_to_one_still_ranks():
+    z = torch.tensor([[0.0, 50.0, 0.0], [100.0, 0.0, 0.0], [0.0, 0.0, 0.0], [3.0, 1.0, 2.0]]).double()
     found = log_confidence(z)
     assert z.softmax(1).amax(1)[0] == z.softmax(1).amax(1)[1]
     assert found[0] < found[1] < 0
@@ -62,7 +48,7 @@ def test_confidence_that_rounds_to_one_still_ranks() -> None:
 CASES = cases()
 
 
-def test_nothing_is_checked_so_that_a_diverged_run_is_seen() -> None:
+def test_nothing_is_checked_so_that_a_diverged_run_is_seen():
     broken = torch.full((3, 2), torch.nan)
     assert label_scores(broken, torch.zeros(3, dtype=torch.long))["nll"].isnan().all()
     assert value_scores(broken, torch.zeros(3))["nll"].isnan().all()
@@ -70,18 +56,18 @@ def test_nothing_is_checked_so_that_a_diverged_run_is_seen() -> None:
     assert math.isnan(scores(broken, torch.zeros(3, dtype=torch.long), None)["brier"])
 
 
-def gap(rows: list[tuple[float, float]]) -> float:
+def gap(rows):
     """|sum of outcomes - sum of forecasts| of one bin."""
     return abs(sum(outcome for _, outcome in rows) - sum(forecast for forecast, _ in rows))
 
 
-def in_mass_bins(rows: list[tuple[float, float]], bins: int) -> float:
+def in_mass_bins(rows, bins):
     """Bins filled one example after the other; equals share their mean outcome."""
     shared = []
     for forecast, _ in sorted(rows):
         equals = [outcome for other, outcome in rows if other == forecast]
         shared.append((forecast, sum(equals) / len(equals)))
-    filled: list[list[tuple[float, float]]] = [[] for _ in range(bins)]
+    filled = [[] for _ in range(bins)]
     for place, row in enumerate(shared):
         filled[int(Fraction(place * bins, len(rows)))].append(row)
     return sum(map(gap, filled)) / len(rows)
@@ -89,7 +75,7 @@ def in_mass_bins(rows: list[tuple[float, float]], bins: int) -> float:
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 400])
 @pytest.mark.parametrize("case", CASES)
-def test_a_loop_gives_bins_of_equal_mass(case: str, bins: int) -> None:
+def test_a_loop_gives_bins_of_equal_mass(case, bins):
     output, y = CASES[case]
     p, right = output.double().softmax(1).amax(1).tolist(), (output.argmax(1) == y).double().tolist()
     expected = in_mass_bins(list(zip(p, right, strict=True)), bins)
@@ -98,7 +84,7 @@ def test_a_loop_gives_bins_of_equal_mass(case: str, bins: int) -> None:
 
 @pytest.mark.parametrize("bins", [2, 15, 400])
 @pytest.mark.parametrize("case", CASES)
-def test_torchmetrics_gives_the_same(case: str, bins: int) -> None:
+def test_torchmetrics_gives_the_same(case, bins):
     functional = pytest.importorskip("torchmetrics.functional.classification")
     output, y = CASES[case]
     p, classes = output.double().softmax(1), output.shape[1]
@@ -111,7 +97,7 @@ def test_torchmetrics_gives_the_same(case: str, bins: int) -> None:
     assert ece(output, y, bins=bins, kind="classwise") == pytest.approx(sum(each) / classes, abs=1e-6)
 
 
-def test_bins_are_closed_on_the_right() -> None:
+def test_bins_are_closed_on_the_right():
     edges = [0.0, 1e-300, 1 / 15, math.nextafter(1 / 15, 1), 7 / 15, 8 / 15, 14 / 15, 1.0]
     p = torch.tensor(edges, dtype=torch.float64)
     assert width_bins(p, 15).tolist() == [0, 0, 0, 1, 6, 7, 13, 14]
@@ -121,7 +107,7 @@ def test_bins_are_closed_on_the_right() -> None:
 @pytest.mark.parametrize("kind", ["width", "mass"])
 @pytest.mark.parametrize("bins", [1, 15, 400])
 @pytest.mark.parametrize("case", CASES)
-def test_the_curve_holds_every_example_and_gives_the_error(case: str, bins: int, kind: str) -> None:
+def test_the_curve_holds_every_example_and_gives_the_error(case, bins, kind):
     output, y = CASES[case]
     curve = reliability(output, y, bins=bins, kind=kind)
     assert sum(curve.count) == len(y)
@@ -134,9 +120,9 @@ def test_the_curve_holds_every_example_and_gives_the_error(case: str, bins: int,
 
 
 @pytest.mark.parametrize("bins", [1, 7, 299, 300, 307])
-def test_bins_of_equal_mass_end_at_their_own_examples(bins: int) -> None:
+def test_bins_of_equal_mass_end_at_their_own_examples(bins):
     output, y = CASES["random"]
-    filled: list[list[float]] = [[] for _ in range(bins)]
+    filled = [[] for _ in range(bins)]
     for place, confidence in enumerate(output.double().softmax(1).amax(1).sort().values.tolist()):
         filled[place * bins // 300].append(confidence)
     curve = reliability(output, y, bins=bins, kind="mass")

@@ -1,13 +1,11 @@
 """The authors' training step, written anew from its description: `rcad_released` takes the same five steps."""
 
-from __future__ import annotations
-
 import copy
 import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from rcad import Method, augment, compose, methods
@@ -18,19 +16,19 @@ ALPHA, LAM, STEPS = 1.0, 0.1, 5
 MEAN, DEVIATION = (125.3, 123.0, 113.9), (63.0, 62.1, 66.7)
 
 
-def made() -> nn.Module:
+def made():
     """The program's constants, then convolutions with BatchNorm; pixels of [0, 1] go in."""
     mean, deviation = ([number / 255 for number in numbers] for numbers in (MEAN, DEVIATION))
     return nn.Sequential(Normalize(mean, deviation), *norm_net()).double()
 
 
-def averaging(net: nn.Module, on: bool) -> None:
+def averaging(net, on):
     for module in net.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.track_running_stats = on
 
 
-def program_loss(net: nn.Module, augmented: Tensor, images: Tensor, labels: Tensor, eps: float) -> Tensor:
+def program_loss(net, augmented, images, labels, eps):
     """The regulariser first, with BatchNorm's averages held still; then the two views, the augmented one before."""
     averaging(net, on=False)
     delta = torch.zeros_like(images, requires_grad=True)
@@ -43,7 +41,7 @@ def program_loss(net: nn.Module, augmented: Tensor, images: Tensor, labels: Tens
     return loss + 0.5 * F.cross_entropy(net(images), labels, label_smoothing=eps) + regulariser
 
 
-def trained(method: Method | float, start: nn.Module, batches: list[tuple[Tensor, Tensor, Tensor]]) -> nn.Module:
+def trained(method, start, batches):
     """The net after the batches: with a method of ours, or with the program's loss at a smoothing."""
     net = copy.deepcopy(start)
     optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
@@ -58,14 +56,14 @@ def trained(method: Method | float, start: nn.Module, batches: list[tuple[Tensor
     return net
 
 
-def farthest(one: nn.Module, two: nn.Module) -> float:
+def farthest(one, two):
     states = zip(one.state_dict().values(), two.state_dict().values(), strict=True)
     return max(float((a - b).abs().max()) for a, b in states)
 
 
 @pytest.mark.parametrize("cutout", [False, True])
 @pytest.mark.parametrize("eps", [0.0, 0.6])
-def test_five_steps_of_the_released_program(eps: float, cutout: bool) -> None:
+def test_five_steps_of_the_released_program(eps, cutout):
     """Weights and BatchNorm's averages, with label smoothing and CutOut too; the last commit adds no noise."""
     parts = [methods.data_augmentation(2), methods.rcad_released(ALPHA, LAM)]
     parts += [methods.label_smoothing(eps)] * bool(eps) + [methods.cutout(3)] * cutout

@@ -1,6 +1,5 @@
 """What several test files share: small nets, batches, and the comparison of two models."""
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -82,12 +81,6 @@ def fitted_resnet() -> nn.Module:
         optimizer.step()
     optimizer.zero_grad()
     return net
-
-
-def twins(net: nn.Module) -> Iterator[nn.Module]:
-    """Equal copies of a net, as many as are asked for."""
-    while True:
-        yield copy.deepcopy(net)
 
 
 def gradients(net: nn.Module) -> dict[str, Tensor]:

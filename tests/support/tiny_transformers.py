@@ -50,12 +50,13 @@ def llama(**config: Any) -> Any:
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **shape, **config))
 
 
-def gpt2() -> Any:
-    """With one table for what comes in and what goes out."""
+def gpt2(head: str = "LMHeadModel") -> Any:
+    """The language model has one table for what comes in and what goes out."""
     torch.manual_seed(0)
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": VOCABULARY, "n_positions": 64}
     still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
-    return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **still))
+    settings = transformers.GPT2Config(**sizes, **still, num_labels=LABELS, pad_token_id=PAD)
+    return getattr(transformers, f"GPT2{head}")(settings)
 
 
 def sentences(count: int = 12, *, padded: bool = True) -> list[dict[str, Tensor]]:

@@ -57,10 +57,7 @@ class Categorical(Value):
         fraction("smoothing", self.smoothing)
         one_of("convention", self.convention, ("all", "others"))
         if self.weight is not None:
-            try:
-                object.__setattr__(self, "weight", tuple(float(w) for w in self.weight))
-            except (TypeError, ValueError):
-                raise InputError(f"expected weight to be numbers, one per class, but got {self.weight!r}") from None
+            object.__setattr__(self, "weight", numbers("weight", self.weight, "class"))
             for value in self.weight:
                 finite("each class weight", value, minimum=0.0)
 
@@ -175,7 +172,7 @@ class Gaussian(Value):
 
     def __post_init__(self) -> None:
         if isinstance(self.cap, Sequence):
-            object.__setattr__(self, "cap", tuple(float(c) for c in self.cap))
+            object.__setattr__(self, "cap", numbers("cap", self.cap, "target"))
         for value in () if self.cap is None else self.cap if isinstance(self.cap, tuple) else (self.cap,):
             finite("cap", value)
         finite("floor", self.floor)
@@ -267,6 +264,16 @@ class Bernoulli(Value):
         low, high = target.min().item(), target.max().item()
         if not (low >= 0 and high <= 1):
             raise InputError(f"expected binary targets in [0, 1], but got values from {low:.4g} to {high:.4g}")
+
+
+def numbers(name: str, values: Any, each: str) -> tuple[float, ...]:
+    """The values as numbers, one for `each` channel, class or target; a text of digits is none."""
+    try:
+        if not isinstance(values, str):
+            return tuple(float(value) for value in values)
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"expected {name} to be numbers, one per {each}, but got {values!r}")
 
 
 def full_precision(x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from rcad.errors import InputError, Value, finite, is_number, one_of, whole
 from rcad.loss.augmentations import Source, drawn
-from rcad.loss.likelihoods import Categorical, Likelihood, full_precision
+from rcad.loss.likelihoods import Categorical, Likelihood, full_precision, numbers
 from rcad.loss.method_rows import AUTO
 from rcad.loss.model_calls import REENTRANT, Forward, Model, undisturbed
 
@@ -50,13 +50,6 @@ def masked(step: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return step
     return step * mask.view(*mask.shape, *[1] * (step.ndim - mask.ndim)).to(step.dtype)
-
-
-def _numbers(name: str, values: Any) -> tuple[float, ...]:
-    try:
-        return (float(values),) if is_number(values) else tuple(float(v) for v in values)
-    except (TypeError, ValueError):
-        raise InputError(f"expected {name} to be numbers, one per channel, but got {values!r}") from None
 
 
 @lru_cache(maxsize=64)
@@ -93,7 +86,8 @@ class Move(Value):
         for name in ("bounds", "mean", "std"):
             values = getattr(self, name)
             if values is not None:
-                object.__setattr__(self, name, _numbers(name, values))
+                each = (float(values),) if is_number(values) else numbers(name, values, "channel")
+                object.__setattr__(self, name, each)
         if self.bounds is not None and not (len(self.bounds) == 2 and self.bounds[0] < self.bounds[1]):
             raise InputError(f"expected bounds as (low, high) with low < high, but got {self.bounds}")
         if self.std is not None and not all(math.isfinite(s) and s > 0 for s in self.std):
