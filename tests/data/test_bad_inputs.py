@@ -149,6 +149,7 @@ PLAIN = [
     (lambda t: npz(t, x=np.eye(4), y=np.array([0, 1, 2, np.nan])), "NaN or infinity in row 3"),
     (lambda t: npz(t, x=PIXELS - 0.5, y=Y), r"pixels in \[0, 1.0\] in .*without normalising"),
     (lambda t: "~nobody-at-all/x.csv", "home folder of a user in '~nobody-at-all/x.csv'"),
+    (lambda t: "x" * 5000, "at x{120}, but got: File name too long"),
     (lambda t: npz(t, x=PIXELS, y=Y[:3]), r"x \(4, 3, 5, 5\) and y \(3,\)"),
     (lambda t: npz(t, x=np.zeros((4, 3, 5, 3), np.uint8), y=Y), r"but got both in shape \(4, 3, 5, 3\); store"),
     (lambda t: npz(t, x=PIXELS, y=Y - 1), "from 0, but got -1 in .*d.npz example 0"),

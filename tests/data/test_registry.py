@@ -79,6 +79,8 @@ def test_a_reader_is_a_row_of_the_table(monkeypatch, tmp_path):
     assert dataset.name == "toy"
     with pytest.raises(InputError, match=r"to be one of size, but got 'sise'; did you mean 'size'\?"):
         registry.load("toy", sise=3)
+    with pytest.raises(InputError, match=r"^expected no options for digits, .*, but got 'size'; leave it out$"):
+        registry.load("digits", size=8)
 
 
 @pytest.mark.parametrize(
