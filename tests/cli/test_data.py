@@ -111,9 +111,11 @@ def test_fetch(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
         return folder / remote.filename  # type: ignore[attr-defined]
 
     monkeypatch.setattr(official, "fetch_file", fetch_file)
-    result = cli("data", "fetch", "svhn", "--extra", "--data-dir", "d")
-    assert calls == [*OFFICIAL["svhn"].files, *OFFICIAL["svhn"].optional]
-    assert "d/svhn/extra_32x32.mat  checksum ok" in result.out
+    for words, remotes in ((["--extra"], OFFICIAL["svhn"].optional), ([], ())):
+        calls.clear()
+        result = cli("data", "fetch", "svhn", *words, "--data-dir", "d")
+        assert calls == [*OFFICIAL["svhn"].files, *remotes]
+        assert ("d/svhn/extra_32x32.mat  checksum ok" in result.out) == bool(words)
 
 
 def test_clear_empties_the_cache_of_what_rcad_made(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

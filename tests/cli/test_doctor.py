@@ -75,24 +75,19 @@ def test_the_measurement_and_its_curve(done: Cli, name: str, start: bytes) -> No
     assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
 
 
-def test_json(done: Cli) -> None:
-    found = done("suggest-alpha", "--data", "digits[:100]", "--json").json()
-    assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
-    alphas = [row["alpha"] for row in found["curve"]]
-    assert alphas == sorted(alphas)
-    assert found["curve"][0]["accuracy"] > found["curve"][-1]["accuracy"]
-    assert found["flip_distance"] in alphas
-    assert done("suggest-alpha", "--data", "digits[:100]", "--no-check", "--json").json()["curve"] == []
-
-
 def test_the_curve_begins_well_below_where_predictions_flip(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rcad.cli.suggest.FACTORS", (1.0, 2.0))
-    found = done("suggest-alpha", "--data", "digits[:100]", "--json").json()
+    words = ("suggest-alpha", "--data", "digits[:100]", "--json")
+    found = done(*words).json()
+    assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
     still, lowest, *_ = found["curve"]
     alphas = [row["alpha"] for row in found["curve"]]
     assert (still["alpha"], alphas) == (0.0, sorted({*alphas}))
     assert 0 < lowest["alpha"] <= found["flip_distance"] / 4
+    assert found["flip_distance"] in alphas
     assert lowest["flipped"] < 0.5
+    assert still["accuracy"] > found["curve"][-1]["accuracy"]
+    assert done(*words, "--no-check").json()["curve"] == []
 
 
 def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:

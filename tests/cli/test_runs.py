@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import Cli, Refused
-from rcad.cli.options import Source, parse_seeds
+from rcad.cli.options import Source
 from rcad.cli.screen import fields, table
 from rcad.loss.method_rows import parse_method
 from rcad.runs.configure import configure
@@ -134,11 +134,7 @@ def test_pack_and_unpack(store: Store, cli: Cli, refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
-        ("rcad", {"rcad": {}}),
-        ("mixup+rcad", {"mixup": {}, "rcad": {}}),
         (" mixup + cutout + rcad() ", {"mixup": {}, "cutout": {}, "rcad": {}}),
-        ("rcad(lam=0.1, alpha=1)", {"rcad": {"alpha": 1, "lam": 0.1}}),
-        ("rcad(norm=linf, bounds=(0, 1))", {"rcad": {"bounds": (0, 1), "norm": "linf"}}),
         ("rcad(norm='linf', bounds=[0.0, 1.0])", {"rcad": {"bounds": (0.0, 1.0), "norm": "linf"}}),
         ("rcad(bounds=none, every=2)", {"rcad": {"bounds": None, "every": 2}}),
         ("rcad(alpha=-1e-3)", {"rcad": {"alpha": -0.001}}),
@@ -147,14 +143,6 @@ def test_pack_and_unpack(store: Store, cli: Cli, refused: Refused) -> None:
 )
 def test_methods(text: str, rows: dict[str, dict[str, object]]) -> None:
     assert parse_method(text) == tuple((name, tuple(values.items())) for name, values in rows.items())
-
-
-@pytest.mark.parametrize(
-    ("seed", "seeds", "expected"),
-    [(None, None, [0]), (4, None, [4]), (None, "3", [0, 1, 2]), (None, "3,5,7", [3, 5, 7]), (None, "5,", [5])],
-)
-def test_seeds(seed: int | None, seeds: str | None, expected: list[int]) -> None:
-    assert parse_seeds(seed, seeds) == expected
 
 
 def test_a_folder_is_the_same_data_however_it_is_written() -> None:

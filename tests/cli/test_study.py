@@ -266,13 +266,6 @@ def test_a_recipe_that_holds_nothing_out_is_compared_all_the_same(done: Cli, ref
     assert "--recipe few-labels" in result.out
 
 
-def test_a_method_for_images_is_named_with_those_for_tables(refused: Refused) -> None:
-    for words in (("compare", "--methods", "erm,rcad,mixup"), ("tune", "--method", "mixup")):
-        says = "expected methods for tables (erm, two_views, label_smoothing, confidence_penalty, rcad, "
-        refused(*words, "--data", "my.csv", "--target", "colour", says=says)
-        refused(*words, "--data", "my.csv", "--target", "colour", says="but got 'mixup'; leave it out")
-
-
 def test_a_search_shows_the_weight_decay_of_each_run(done: Cli) -> None:
     words = ("--methods", "rcad", "--no-controls", "--seeds", 1, "--epochs", 1, "--budget", 2)
     lines = done("compare", "--data", "digits[:60]", *words).err.splitlines()

@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -240,8 +241,8 @@ def test_several_runs_under_torchrun_are_refused(refused: Refused, monkeypatch: 
     refused("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3", says=says)
 
 
-ENDS: list[tuple[str, str, dict[str, float], set[str]]] = []
-STEPS: list[tuple[str, int]] = []
+TOLD: list[tuple[str, str, Any]] = []
+"""The kind of what is tracked; "step" or how it ended; the step, or the numbers and files of the end."""
 
 
 class Told:
@@ -253,61 +254,42 @@ class Told:
         return ""
 
     def log(self, step: int, row: dict[str, float]) -> None:
-        STEPS.append((self._kind, step))
+        TOLD.append((self._kind, "step", step))
 
     def finish(self, status: str, numbers: dict[str, float], every: Sequence[Path]) -> None:
-        ENDS.append((self._kind, status, numbers, {file.name for file in every if file.is_file()}))
+        TOLD.append((self._kind, status, {*numbers, *(file.name for file in every if file.is_file())}))
 
 
-@pytest.fixture(autouse=True)
-def _told(monkeypatch: pytest.MonkeyPatch) -> None:
+CLOUD = "--data my.csv --target colour --epochs 1 -q --track wandb"
+RUNS, TUNE, COMPARE = ("run", [1, 2] * 2), ("tune", [1, 2]), ("compare", [])
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "steps", "sent"),
+    [
+        (f"train {CLOUD} --epochs 2 --seeds 2 --method erm", *RUNS, {"test_nll", "record.json"}),
+        ("train --data digits[:60] --epochs 2 --seeds 2 --method erm -q --tensorboard", *RUNS, {"test_nll"}),
+        (f"tune {CLOUD} --method rcad --budget 2", *TUNE, {"trials", "nll", "rcad.json", "rcad.html"}),
+        (f"compare {CLOUD} --seeds 2 --budget 1 --methods rcad", *COMPARE, {"question/mean", "erm/nll", "index.html"}),
+        ("paper run T8 --scale smoke --track wandb", "paper", [], {"moons.json", "moons.md"}),
+        ("paper run T4 --only n=500 --seeds 1 --scale smoke --track wandb", "paper", [], {"T4.json", "T4.md"}),
+    ],
+)
+def test_every_command_that_trains_is_tracked(
+    done: Cli, monkeypatch: pytest.MonkeyPatch, words: str, kind: str, steps: list[int], sent: set[str]
+) -> None:
+    """What of it, and that nothing is told twice, tests/train/test_trackers.py says."""
     for name in ("wandb", "tensorboard"):
         monkeypatch.setitem(TRACKERS, name, Told)
-        monkeypatch.setattr("rcad.train.trackers.need", lambda *names: type("wandb", (), {"init": None}))
+    monkeypatch.setattr("rcad.train.trackers.need", lambda *names: type("wandb", (), {"init": None}))
     monkeypatch.setattr(Tracked, "failed", set())
-    ENDS.clear()
-    STEPS.clear()
-
-
-def ends(kind: str) -> list[tuple[str, dict[str, float], set[str]]]:
-    return [one[1:] for one in ENDS if one[0] == kind]
-
-
-def test_train_is_tracked(done: Cli) -> None:
-    words = ("train", "--data", "digits[:100]", "--method", "erm", "--epochs", "2", "--seeds", "2", "-q")
-    done(*words, "--track", "wandb")
-    assert [status for status, *_ in ends("run")] == ["done", "done"]
-    assert STEPS == [("run", 1), ("run", 2)] * 2
-    done(*words, "--tensorboard")  # the earlier way to say --track tensorboard
-    assert len(ENDS) == 4
-
-
-def test_tune_is_tracked(done: Cli) -> None:
+    TOLD.clear()
     files(my_dot_csv=table())
-    words = "tune --data my.csv --target colour --method rcad --budget 2 --epochs 1 -q --track wandb"
-    for _ in range(2):  # nothing is told twice
-        done(*words.split())
-        ((status, numbers, sent),) = ends("tune")
-        assert (status, numbers["trials"], "nll" in numbers) == ("done", 2, True)
-        assert {"rcad.json", "rcad.html"} <= sent
-        assert STEPS[-2:] == [("tune", 1), ("tune", 2)]
-        assert len(ends("run")) == 2
-        assert not [name for _, found, _ in ends("run") for name in found if name.startswith("test_n")]
-
-
-def test_compare_is_tracked(done: Cli) -> None:
-    files(my_dot_csv=table())
-    words = "compare --data my.csv --target colour --seeds 2 --budget 1 --epochs 1 --methods rcad -q --track wandb"
     done(*words.split())
-    ((_, numbers, sent),) = ends("compare")
-    assert {"question/mean", "erm/nll", "rcad/accuracy"} <= set(numbers)
-    assert {"compare.json", "compare.md", "index.html"} < sent
-    assert [name for name in sent if name.endswith(".png")]
-
-
-@pytest.mark.parametrize("target", ["T8", "T4 --only n=500 --seeds 1"])
-def test_paper_is_tracked(done: Cli, target: str) -> None:
-    done(*f"paper run {target} --scale smoke --track wandb --out out".split())
-    ((_, _, sent),) = ends("paper")
-    assert {name.rpartition(".")[2] for name in sent} >= {"json", "md"}
-    assert bool(ends("run")) == target.startswith("T4")
+    assert [step for one, what, step in TOLD if (one, what) == (kind, "step")] == steps
+    ends = [(one, found) for one, what, found in TOLD if what == "done"]
+    assert sent <= ends[-1][1]
+    assert len([one for one, _ in ends if one == kind]) == (2 if kind == "run" else 1)
+    assert ("run" in dict(ends)) == (not {"compare", "T8"} & {*words.split()})
+    if kind == "tune":  # whoever tunes must not see these
+        assert not [name for one, found in ends if one == "run" for name in found if name.startswith("test_n")]

@@ -113,7 +113,6 @@ PLAIN = [
     (lambda t: zip_of(t / "a.zip", {"readme.txt": b"x"}), "a.zip to hold class folders"),
     (lambda t: pets(t), "at least 2 classes in .*pets, but got only 'cat'"),
     (lambda t: pets(t, dog__a_dot_txt=b"x"), "expected images in .*dog, but got none"),
-    (lambda t: write(t / "pets", a_dot_png=red(1)), "pets, but it holds neither class folders nor a table"),
     (lambda t: pets(t, dog__b_dot_png=picture(1)[:60]), "dog/b.png to be an image"),
     (lambda t: pets(t, dog__b_dot_png=red(1, 6, 4)), "4x4 like the first, but got 6x4 in .*dog/b.png; pass size="),
     (

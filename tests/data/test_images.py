@@ -276,14 +276,6 @@ def test_class_folders_stay_what_they_are(kaggle, tmp_path):
     assert load(root).classes == ("bus", "train")
 
 
-def test_the_table_is_part_of_the_cache_s_key(kaggle):
-    root = kaggle()
-    before = load(root)
-    (root / "train.csv").write_text(TABLE.replace("a.png,cat", "a.png,owl"))
-    assert (before.classes, load(root).classes) == (("cat", "dog"), ("dog", "owl"))
-    np.testing.assert_array_equal(before.train.x, load(root).train.x[:])
-
-
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "shards"

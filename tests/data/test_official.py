@@ -1,6 +1,5 @@
 """CIFAR's records, SVHN's .mat files, downloads from a server that cuts and lies; the published corrupted test sets."""
 
-import dataclasses
 import hashlib
 import http.server
 import socket
@@ -15,8 +14,8 @@ from made import tar
 from one_line import fails_in_one_line
 from rcad.data import official
 from rcad.data.corrupted import CorruptedArrays, CorruptedFolders, open_corrupted
-from rcad.data.official import fetch, fetch_file, load_cifar10, load_cifar100, load_svhn
-from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES, OFFICIAL, Remote
+from rcad.data.official import fetch_file, load_cifar10, load_cifar100, load_svhn
+from rcad.data.registry import CIFAR10_CLASSES, CIFAR100_CLASSES, Remote
 from rcad.errors import InputError
 
 
@@ -222,16 +221,6 @@ def test_no_network_and_other_addresses_are_one_line(tmp_path):
     for url in ("file:///etc/passwd", "ftp://host/data.bin"):
         with fails_in_one_line("expected an http"):
             fetch_file(Remote(url, "0" * 32), tmp_path)
-
-
-def test_fetch_takes_every_file_of_a_set(server, tmp_path, monkeypatch):
-    other = Remote(server.url.replace("data", "more"), remote(server).md5)
-    toy = dataclasses.replace(OFFICIAL["svhn"], files=(remote(server),), optional=(other,))
-    monkeypatch.setitem(OFFICIAL, "svhn", toy)
-    assert fetch("svhn", tmp_path) == [tmp_path / "svhn" / "data.bin"]
-    assert fetch("svhn", tmp_path, extra=True) == [tmp_path / "svhn" / name for name in ("data.bin", "more.bin")]
-    with pytest.raises(InputError, match="expected a data set that can be fetched"):
-        fetch("digits", tmp_path)
 
 
 def test_a_full_disk_is_not_taken_for_a_lost_connection(server, tmp_path):

@@ -43,6 +43,7 @@ def test_tiny_imagenet_with_its_grey_images(cache):
         ({"name": "digits"}, 0, "253a05c17d2a08b964832cb3819fe3bc"),
         ({"name": "digits[:100]"}, 3, "45f8fcddefc9de5ccfe03851c9667088"),
         ({"name": "breast_cancer"}, 0, "b55fe8c73362117d77a822f74ed04526"),
+        ({"name": "wine_recognition"}, 0, "7a16a8b62aa2a9d034ed0b71bd95d303"),
         ({"name": "diabetes"}, 0, "7cb337777ea7818c3c03e3bf9384d558"),
         ({"name": "boston", "split": 3}, 0, "17752bd7bb2707eb9714f9f7f0a87644"),
         ({"name": "wine", "split": 19}, 3, "9aac2f0eabe64701b0d2f3476581335b"),

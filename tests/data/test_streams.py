@@ -16,7 +16,7 @@ from data.conftest import encode, noise, picture, shard
 from one_line import refusals
 from rcad.data import decoders, decoding, streams
 from rcad.data.decoders import share_of_cores
-from rcad.data.decoding import ImageFiles, ImageSet, Reading, SizesDifferError, decode, decode_splits
+from rcad.data.decoding import SizesDifferError, decode
 from rcad.data.registry import load
 from rcad.data.streams import Stream
 from rcad.errors import InputError
@@ -277,55 +277,33 @@ test_broken_images_are_named_without_the_address_of_a_buffer = refusals(
 )
 
 
-def make_files(folder, count, shape=(6, 5, 3)):
-    images = [noise(*shape, seed=i) for i in range(count)]
-    for i, pixels in enumerate(images):
-        (folder / f"{i}.png").write_bytes(encode(pixels))
-    return [f"{i}.png" for i in range(count)], np.stack(
-        [np.moveaxis(pixels, 2, 0) if pixels.ndim == 3 else pixels for pixels in images]
-    )
-
-
-def image_set(root, **splits):
-    """The named files, a source for each of the lists."""
-    sources = {name: [ImageFiles(str(root), part) for part in parts] for name, parts in splits.items()}
-    labels = {name: np.arange(sum(map(len, parts))) for name, parts in splits.items()}
-    return ImageSet(sources, labels, ("a", "b"), "")
-
-
-def decode_files(tmp_path, names, **how):
-    return decode_splits(tmp_path, image_set(tmp_path, train=[[name] for name in names]), Reading(**how))
+def whole(tmp_path, pictures, **options):
+    return load(folders(tmp_path / "set", pictures), cache_dir=tmp_path / "cache", stream=False, **options)
 
 
 def test_processes_write_what_threads_write(tmp_path, way):
-    names, images = make_files(tmp_path, 23)
-    calls, thread = [], threading.get_ident()
+    pixels, calls, thread = [noise(6, 6, 3, seed=k) for k in range(23)], [], threading.get_ident()
 
     def progress(done, total):
         assert threading.get_ident() == thread
         calls.append((done, total))
 
-    both_splits = image_set(tmp_path, train=[names[:9], names[9:20]], test=[names[20:]])
-    decode_splits(tmp_path, both_splits, Reading(progress=progress))
-    np.testing.assert_array_equal(np.load(tmp_path / "train_x.npy"), images[:20])
-    np.testing.assert_array_equal(np.load(tmp_path / "test_x.npy"), images[20:])
-    assert np.load(tmp_path / "test_y.npy").tolist() == [0, 1, 2]
-    assert calls == [(9, 23), (20, 23), (23, 23)]
+    found = whole(tmp_path, list(map(encode, pixels)), progress=progress)
+    held = range(3, 23, 4)
+    train = sorted({*range(23)} - {*held}, key=lambda k: (k % 2, k))  # a class after the other
+    for split, places in ((found.train, train), (found.test, sorted(held, key=lambda k: (k // 4 % 2, k)))):
+        np.testing.assert_array_equal(split.x, [pixels[k].transpose(2, 0, 1) for k in places])
+    assert calls == [(18, 23), (23, 23)]
 
 
 def test_errors_keep_their_line_across_processes(tmp_path, way):
-    names, _ = make_files(tmp_path, 3)
-    (tmp_path / "2.png").write_bytes(encode(noise(9, 8, 3)))
-    with pytest.raises(SizesDifferError, match=r"5x6 like the first, but got 8x9 in .*2\.png; pass size="):
-        decode_files(tmp_path, names)
-    (tmp_path / "2.png").unlink()
-    with pytest.raises(InputError, match=r"2\.png to be readable"):
-        decode_files(tmp_path, names)
+    pictures = [picture(0), picture(1), picture(2, side=9)]
+    with pytest.raises(SizesDifferError, match=r"6x6 like the first, but got 9x9 in .*2\.png; pass size="):
+        whole(tmp_path, pictures)
 
 
 def test_processes_end_when_progress_raises(tmp_path, monkeypatch):
     monkeypatch.setattr(decoding, "WORTH_PROCESSES", 0)
-    names, _ = make_files(tmp_path, 4)
     processes, start = [], subprocess.Popen
     monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: processes.append(start(*a, **k)) or processes[-1])
 
@@ -333,17 +311,16 @@ def test_processes_end_when_progress_raises(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        decode_files(tmp_path, names, progress=interrupt)
+        whole(tmp_path, [picture(k) for k in range(4)], progress=interrupt)
     assert processes
     assert all(process.returncode is not None for process in processes)
 
 
-def test_a_full_disk_is_an_os_error(tmp_path, monkeypatch, way):
-    names, _ = make_files(tmp_path, 4)
+def test_a_full_disk_is_one_line_across_processes(tmp_path, monkeypatch, way):
     # /dev/full refuses every write; the header goes to a real file first.
     monkeypatch.setattr(decoding, "allocate", lambda path, shape: path.symlink_to("/dev/full") or 0)
-    with pytest.raises(OSError, match="No space left"):
-        decode_files(tmp_path, names)
+    with pytest.raises(InputError, match=r"expected to write the cache in .*No space left"):
+        whole(tmp_path, [picture(k) for k in range(4)])
 
 
 @pytest.mark.parametrize("orientation", range(9))
@@ -377,12 +354,10 @@ def test_a_broken_exif_block_is_passed_over(recwarn):
 
 
 def test_grey_images_have_three_channels_where_one_has_colour(tmp_path, way):
-    names, images = make_files(tmp_path, 4, shape=(6, 5))
-    (tmp_path / "3.png").write_bytes(encode(noise(6, 5, 3)))
-    decode_files(tmp_path, names)
-    pixels = np.load(tmp_path / "train_x.npy")
-    assert pixels.shape == (4, 3, 6, 5)
-    np.testing.assert_array_equal(pixels[0], np.stack([images[0]] * 3))
+    grey = [noise(6, 6, seed=k) for k in range(4)]
+    x = whole(tmp_path, [*map(encode, grey), picture(4)]).train.x
+    assert x.shape == (4, 3, 6, 6)
+    np.testing.assert_array_equal(x[0], [grey[0]] * 3)
 
 
 def test_sixteen_bits_are_rounded_to_eight():

@@ -110,6 +110,16 @@ def test_runs_of_before_on_tables_still_load(own_runs, tmp_path):
     assert rcad.load(old).target == rcad.load(own_runs["flats"]).target
 
 
+def test_a_tilde_is_the_home_folder(own_runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    run = own_runs["flats"].name
+    shutil.copytree(own_runs["flats"], tmp_path / "runs" / run)
+    (tmp_path / "new.csv").write_text(flats())
+    write_csv(rcad.load(f"~/runs/{run}", device="cpu"), "~/new.csv", Path("~/out.csv"))
+    rcad.load(run[:8], runs="~/runs", device="cpu").export("~/model.pt2")
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "new.csv", "out.csv", "model.pt2"}
+
+
 def rows(path):
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -292,11 +302,6 @@ def test_what_a_table_lacks_or_adds(prices, tmp_path, caplog):
     assert unknown != known
     path.write_text(f"{header}\n{first.replace('Bonn', '')}\n")
     assert prices.predict(path) == unknown  # as a missing one does
-    path.write_text(f"{header.replace('city', 'town')}\n{first}\n")
-    with pytest.raises(
-        rcad.InputError, match=r"'city' in .*new.csv, but its columns are id, area, floor, town, .*; add it"
-    ):
-        prices.predict(path)
     with pytest.raises(rcad.InputError, match="expected a table, but found a folder at"):
         prices.predict(tmp_path)
     path.write_text(f"{header}\n{first.replace('2020-01-01', 'today')}\n")

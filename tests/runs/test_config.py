@@ -13,7 +13,7 @@ from rcad.errors import InputError
 from rcad.loss.method_rows import without_defaults
 from rcad.loss.methods import method_defaults
 from rcad.runs.config import SECTIONS, OptimConfig, RunConfig
-from rcad.runs.configure import configure, default_recipe, override
+from rcad.runs.configure import configure, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
 from rcad.runs.recipes import RECIPES, papers_own
 from rcad.train.one_gpu import can_join, can_share
@@ -50,7 +50,6 @@ test_bad_values_are_named = refusals(
     ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
     ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
     ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
-    ({"train": {"epochs": 0}}, "expected train.epochs to be a whole number >= 1, but got 0"),
     ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
     ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
     ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
@@ -165,14 +164,6 @@ def test_every_config_goes_both_ways(config):
     assert from_plain(json.loads(json.dumps(to_plain(config)))) == config
 
 
-def test_what_it_writes():
-    config = RECIPES["small"].config('a "b"\\\x7f\n.csv', [("rcad", {"alpha": 0.5, "bounds": None})])
-    text = to_toml(config)
-    assert text.startswith('seed = 0\n\n[data]\nname = "a \\"b\\"\\\\\\u007f\\n.csv"\n')
-    assert text.endswith('[[method]]\nname = "rcad"\nalpha = 0.5\nbounds = "none"\nlam = "auto"\n')
-    assert "target" not in text
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -196,14 +187,10 @@ METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.
 @pytest.mark.parametrize(
     ("setting", "section", "key", "value"),
     [
-        ("train.epochs=5", "train", "epochs", 5),
         ("train.deterministic=yes", "train", "deterministic", True),
-        ("optim.lr=1e-3", "optim", "lr", 0.001),
         ("optim.clip=none", "optim", "clip", None),
         ("optim.milestones=10,20", "optim", "milestones", (10, 20)),
-        ("optim.milestones=[10, 20]", "optim", "milestones", (10, 20)),
         ("model.hidden=[]", "model", "hidden", ()),
-        ("model.norm=none", "model", "norm", "none"),
         ("model.norm=", "model", "norm", None),
         ("data.name=a=b.csv", "data", "name", "a=b.csv"),
         ("data.target=1", "data", "target", "1"),
@@ -240,12 +227,10 @@ def test_method_as_a_whole_and_without_the_table():
 
 test_bad_settings_are_named = refusals(
     ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
-    ("train.epoch=5", "but got 'train.epoch'; did you mean 'train.epochs'?"),
     ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
     ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
     ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
     ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
-    ("data.validation=0", "expected data.validation > 0 to select the best epoch"),
     ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
     ("method=", "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1), but got ''"),
     ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
@@ -278,25 +263,9 @@ def test_what_data_and_method_bring_wins_over_the_recipe():
     assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
 
 
-def test_a_named_recipe_brings_its_values_and_one_that_was_chosen_does_not():
-    def values(recipe, **given):
-        return dict(configure("cifar100[:2000]", [("rcad", given)], recipe=recipe).method[-1][1])
-
-    assert values("paper-2k") == {"alpha": 1.0, "lam": 0.1}
-    assert values("paper") == {"alpha": 0.5, "lam": 0.02}
-    assert values("paper", lam=0.3) == {"alpha": 0.5, "lam": 0.3}
-    assert values(None) == values("small") == values("few-labels") == {"alpha": "auto", "lam": "auto"}
-
-
 def test_the_papers_values_are_told_as_such():
     def told(recipe, method="rcad"):
         return papers_own(without_defaults(RECIPES[recipe].rows([(method, {})]), method_defaults()))
 
     assert told("paper") == told("paper-2k") == told("paper", "rcad_random") == " (the paper's alpha and lam)"
     assert told("small") == told("few-labels") == told("paper", "erm") == ""
-
-
-def test_the_protocol_follows_the_data():
-    sizes = {"[:2000]": "paper-2k", "[:500]": "paper-2k", "[:10000]": "paper-10k", "": "paper"}
-    assert {part: default_recipe(f"cifar100{part}") for part in sizes} == sizes
-    assert [default_recipe(name) for name in ("svhn", "digits", "table.csv")] == ["paper-svhn", "small", "small"]

@@ -33,7 +33,6 @@ def test_a_record_shows_itself_in_a_notebook():
 
 test_bad_values_are_named = refusals(
     ({"status": "finished"}, "expected status to be one of running, interrupted, diverged, done, but got 'finished'"),
-    ({"id": "0" * 16}, "for this config, but got '0000000000000000'"),
     ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
     ({"finished": None}, "expected finished for a run that is done, but got None"),
     ({"message": None}, "expected message to be a text, but got None"),
@@ -51,13 +50,8 @@ test_bad_values_are_named = refusals(
 TEXT = dumps(sealed(make_record().to_dict()))
 test_bad_files_are_named = refusals(
     (lambda text: "[" * 100_000, "lists nested too deeply"),
-    (lambda text: text.replace("0.875", "NaN"), "record.json to be valid JSON, but got: the constant NaN"),
     (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
     (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
-    (
-        lambda text: text.replace('"schema": 1', '"schema": 2'),
-        "in record.json: expected a record of schema 1, but got 2",
-    ),
     (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
     (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
     (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),

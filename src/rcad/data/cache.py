@@ -64,9 +64,8 @@ def cached(
 ) -> Dataset:
     """The data set that `build` makes from `files`, from the cache where it is there and whole.
 
-    `kind`, what the files below `root` hold and `options` (JSON values) are the key. `build` writes train_x.npy,
-    train_y.npy
-    and perhaps test_x.npy and test_y.npy; it returns the set's `classes`, its `note` and perhaps its `omissions`.
+    `kind`, what the files below `root` hold and `options` (JSON values) are the key. `build` writes train_x.npy and
+    train_y.npy, perhaps test_x.npy and test_y.npy; it returns the set's `classes`, `note` and perhaps `omissions`.
     """
     source = fingerprint(files, root, cache_dir)
     key = hashed(json.dumps([FORMAT, DECODING, kind, source, dict(sorted(options.items()))]))[:32]

@@ -274,7 +274,7 @@ class Predictor:
         """Write a file that other programs run, and check it: see `rcad.predict.export.export`."""
         from rcad.predict.export import export
 
-        return export(self, Path(path), to)
+        return export(self, expanded(path), to)
 
     def answers(self, examples: Examples, progress: Progress = no_progress) -> Iterator[tuple[Part, Array]]:
         """Part by part the probabilities (B, K), or mean and deviation (B, 2) in the target's own unit."""
@@ -374,7 +374,8 @@ def write_csv(
     """
     if out.suffix.lower() != ".csv":
         raise InputError(f"expected --out to be a file that ends in .csv, but got {out}; rename it")
-    if expanded(out).resolve() == expanded(data).resolve():
+    out, data = expanded(out), expanded(data)
+    if out.resolve() == data.resolve():
         raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
     if out.is_file() and (header := read_bytes(out).partition(b"\n")[0]) and b",prediction," not in header:
         raise InputError(

@@ -17,7 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rcad.errors import InputError, command, one_of, shown
+from rcad.errors import InputError, command, expanded, one_of, shown
 from rcad.runs import files
 from rcad.runs.config import RunConfig
 from rcad.runs.locks import RunLock, abandoned, held_here, is_locked
@@ -47,7 +47,7 @@ class Store:
 
         Where there must be one, its runs may also lie in the folder `runs` inside, as those of a table or a study do.
         """
-        store = Store(Path(path), tuple(packs))
+        store = Store(expanded(path), tuple(packs))
         if is_pack(store.path) and store.path.is_file():
             return store
         if create:
