@@ -1,7 +1,5 @@
 """The method cards say what the code does, and their code runs."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The documentation site builds without a warning, every link in it leads somewhere, and it needs no other host."""
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os
