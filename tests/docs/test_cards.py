@@ -118,12 +118,8 @@ def test_the_example_runs_and_gives_finite_losses(name: str, capsys: pytest.Capt
     assert blocks
     for block in blocks:
         assert 3 <= len(block.splitlines()) <= 6
-        names = {
-            "torch": torch,
-            "nn": nn,
-            "rcad": rcad,
-            "model": build("small_cnn", num_outputs=10, in_shape=(3, 32, 32)),
-        }
+        names = {"torch": torch, "nn": nn, "rcad": rcad}
+        names["model"] = build("small_cnn", num_outputs=10, in_shape=(3, 32, 32))
         names |= {"x": torch.rand(6, 3, 32, 32), "y": torch.randint(0, 10, (6,))}
         exec(compile(block, f"methods/{name}.md", "exec"), names)
         if "growth" in names:
