@@ -25,8 +25,10 @@ NOT_FOR = {
 }
 
 
-def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+def loaded(code: str) -> list[str]:
+    """The modules that a program of its own has loaded in the end; `before` are those of which it does not tell."""
+    program = f"import sys; before = set(); {code}; print(*(set(sys.modules) - before))"
+    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
 
 
 def imports(path: Path) -> set[str]:
@@ -82,42 +84,35 @@ def test_imports_point_one_way() -> None:
 
 def test_the_package_needs_torch_and_numpy_only() -> None:
     """All its names, training and the command: no other library, and no adapter, until it is asked for."""
-    loaded = run(
-        "import sys, rcad, rcad.train.loop, rcad.train.run, rcad.cli.main; "
-        "[getattr(rcad, n) for n in rcad.__all__]; print(*sys.modules)"
-    ).split()
+    found = loaded("import rcad.train.loop, rcad.train.run, rcad.cli.main; [getattr(rcad, n) for n in rcad.__all__]")
     heavy = {"torchvision", "pandas", "scipy", "sklearn", "typer", "rich", "pyarrow"}
     heavy |= {"wandb", "mlflow", "tensorboard", "huggingface_hub", "datasets"}
-    assert [name for name in loaded if name.startswith("rcad.integrations") or name in heavy] == []
+    assert [name for name in found if name.startswith("rcad.integrations") or name in heavy] == []
 
 
 def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the rooms that come after a run, no reader of files that the data are not in."""
     monkeypatch.chdir(tmp_path)
     words = ["train", "--data", "digits[:60]", "--method", "rcad", "--seeds", "3", "--epochs", "1", "--quiet"]
-    code = f"import sys; from rcad.cli.main import run; assert run({words}) == 0; print(*sys.modules)"
-    loaded = [name for name in run(code).split() if name.startswith("rcad.")]
+    found = loaded(f"from rcad.cli.main import run; assert run({words}) == 0")
+    ours = [name for name in found if name.startswith("rcad.")]
     rooms = {"cli", "data", "errors", "kernels", "loss", "models", "report", "runs", "train"}
-    assert {room(name) for name in loaded} <= rooms
-    assert len(loaded) <= 60, sorted(loaded)
+    assert {room(name) for name in ours} <= rooms
+    assert len(ours) <= 60, sorted(ours)
 
 
 def test_neither_the_package_nor_the_adapters_folder_nor_a_page_loads_torch() -> None:
-    loaded = run("import sys, rcad, rcad.integrations, rcad.report.document, rcad.report.drawing; print(*sys.modules)")
     heavy = {"torch", "matplotlib", "jinja2", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"}
-    assert not heavy & set(loaded.split())
+    assert not heavy & set(loaded("import rcad.integrations, rcad.report.document, rcad.report.drawing"))
 
 
 def test_importing_adds_little_to_torch() -> None:
     """Only the loss, and no library beside those that torch has loaded: counted, since times hang on the machine."""
-    loaded = run(
-        "import sys, torch; before = set(sys.modules); import rcad; "
-        "[getattr(rcad, n) for n, home in rcad._HOME.items() if not home.startswith(('predict', 'study', 'train'))]; "
-        "print(*(set(sys.modules) - before))"
-    ).split()
-    ours = {name for name in loaded if name.startswith("rcad.")}
+    names = "for n, home in rcad._HOME.items() if not home.startswith(('predict', 'study', 'train'))"
+    found = loaded(f"import torch; before = set(sys.modules); import rcad; [getattr(rcad, n) {names}]")
+    ours = {name for name in found if name.startswith("rcad.")}
     assert {name.split(".")[1] for name in ours} <= {"errors", "loss", "methods"}
-    assert {name.split(".")[0] for name in loaded} <= {"rcad", "numpy", *sys.stdlib_module_names}
+    assert {name.split(".")[0] for name in found} <= {"rcad", "numpy", *sys.stdlib_module_names}
 
 
 def test_the_names_for_type_checkers_are_those_at_run_time() -> None:

@@ -1,7 +1,5 @@
 """Programs of the pages and of the examples, in processes of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

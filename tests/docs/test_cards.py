@@ -1,7 +1,5 @@
 """The method cards say what the code does, and their code runs."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections import Counter
@@ -13,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import rcad
+from rcad.models import build
 
 ROOT = Path(__file__).parents[2]
 CARDS = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "methods").glob("*.md"))}
@@ -112,18 +111,6 @@ def test_a_plan_of_several_parts_knows_its_cost(text: str) -> None:
     assert criterion.loss.plan(0).cost == passes(text, criterion)[3]
 
 
-class Small(nn.Module):
-    """What the cards' examples call `model`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(3, 4, 3, stride=4), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten())
-        self.head = nn.Linear(4 * 8 * 8, 10)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.features(x))
-
-
 @each_method
 def test_the_example_runs_and_gives_finite_losses(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch.manual_seed(0)
@@ -131,7 +118,8 @@ def test_the_example_runs_and_gives_finite_losses(name: str, capsys: pytest.Capt
     assert blocks
     for block in blocks:
         assert 3 <= len(block.splitlines()) <= 6
-        names = {"torch": torch, "nn": nn, "rcad": rcad, "model": Small()}
+        names = {"torch": torch, "nn": nn, "rcad": rcad}
+        names["model"] = build("small_cnn", num_outputs=10, in_shape=(3, 32, 32))
         names |= {"x": torch.rand(6, 3, 32, 32), "y": torch.randint(0, 10, (6,))}
         exec(compile(block, f"methods/{name}.md", "exec"), names)
         if "growth" in names:

@@ -1,7 +1,5 @@
 """Every example runs, prints what it promises and complains about nothing."""
 
-from __future__ import annotations
-
 import ast
 import re
 

@@ -1,7 +1,5 @@
 """The sentences on few labels, in docs/few-labels.md, docs/evidence/index.md and README.md, are true of the records."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean

@@ -1,7 +1,5 @@
 """The pieces that make pages of the site, each alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

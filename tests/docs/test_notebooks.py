@@ -1,7 +1,5 @@
 """Every notebook has the outputs of today's code, and its cells run, with fewer seeds and epochs than it shows."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

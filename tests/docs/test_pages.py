@@ -1,7 +1,5 @@
 """Every block of code in README.md and docs/ runs as it stands, and prints what the page shows."""
 
-from __future__ import annotations
-
 import re
 import sys
 from importlib.util import find_spec

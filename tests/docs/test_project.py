@@ -1,7 +1,5 @@
 """What stands around the package: extras, bounds, versions, the files of a release."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

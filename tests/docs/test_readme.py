@@ -1,7 +1,5 @@
 """The README says how things stand, and what it names exists. Its code runs in test_pages.py."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The list of the paper's sentences: no section left out, and every claim that it names exists."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,14 +1,11 @@
 """The documentation site builds without a warning, every link in it leads somewhere, and it needs no other host."""
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os
 import re
 import sys
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,7 +15,7 @@ from filelock import FileLock
 pytest.importorskip("material")
 pytest.importorskip("mkdocstrings")
 
-from browser import BROWSER, pictured, seen
+from browser import BROWSER, Tree, pictured, seen
 from rcad import METHODS
 from rcad import __all__ as PUBLIC
 from rcad_docs import evidence
@@ -26,31 +23,6 @@ from rcad_docs import evidence
 ROOT = Path(__file__).parents[2]
 MACHINE_PATH = re.compile(r"/(?:tmp|root|home|Users)/")
 pytestmark = pytest.mark.slow
-
-
-class Page(HTMLParser):
-    """The addresses a page links to or loads, its ids, and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.links: list[tuple[str, str]] = []
-        self.ids: set[str] = set()
-        self.words: list[str] = []
-        self._hidden = 0
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = {name: value or "" for name, value in attrs}
-        self.ids |= {found[name] for name in ("id", "name") if name in found}
-        self.links += [(tag, found[name]) for name in ("href", "src") if name in found]
-        self._hidden += tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden -= tag in ("script", "style")
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.words.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +69,12 @@ def _sources() -> set[Path]:
 
 
 @pytest.fixture(scope="module")
-def pages(site: Path) -> dict[Path, Page]:
-    return {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+def pages(site: Path) -> dict[Path, Tree]:
+    return {path: Tree(path.read_text(encoding="utf-8"), ours=False) for path in sorted(site.rglob("*.html"))}
 
 
 def test_every_link_leads_to_a_file_and_a_place_and_nothing_is_loaded_from_another_host(
-    site: Path, pages: dict[Path, Page]
+    site: Path, pages: dict[Path, Tree]
 ) -> None:
     count = 0
     for path, page in pages.items():
@@ -122,7 +94,7 @@ def test_every_link_leads_to_a_file_and_a_place_and_nothing_is_loaded_from_anoth
         assert not re.search(r"(@import|url\()\s*['\"]?(https?:)?//", path.read_text(encoding="utf-8")), path.name
 
 
-def test_pages_are_filled_and_say_nothing_of_this_machine(site: Path, pages: dict[Path, Page]) -> None:
+def test_pages_are_filled_and_say_nothing_of_this_machine(site: Path, pages: dict[Path, Tree]) -> None:
     for path, page in pages.items():
         text = path.read_text(encoding="utf-8")
         for words in ("<!-- made:", str(ROOT), f"{Path.home()}/"):
@@ -131,22 +103,22 @@ def test_pages_are_filled_and_say_nothing_of_this_machine(site: Path, pages: dic
         assert found is None, f"{path.relative_to(site)}: {found}"
 
 
-def test_every_public_name_command_and_method_has_its_place(site: Path, pages: dict[Path, Page]) -> None:
+def test_every_public_name_command_and_method_has_its_place(site: Path, pages: dict[Path, Tree]) -> None:
     core = pages[site / "api" / "rcad.html"].ids
     homes = {one.rsplit(".", 1)[-1] for one in core}
     assert set(PUBLIC) - {"methods", "METHODS"} <= homes
-    assert {f"rcad.methods.{name}" for name in METHODS} <= pages[site / "api" / "recipes.html"].ids
+    assert {f"rcad.methods.{name}" for name in METHODS} <= {*pages[site / "api" / "recipes.html"].ids}
     assert all((site / "methods" / f"{name}.html").is_file() for name in METHODS)
     from contracts.house import commands
 
     expected = {"-".join(("rcad", *words)) for words, _ in commands()}
-    assert expected <= pages[site / "cli.html"].ids
+    assert expected <= {*pages[site / "cli.html"].ids}
     options = {option for _, one in commands() for p in one.params for option in p.opts if option.startswith("--")}
     text = "".join(pages[site / "cli.html"].words)
     assert all(option in text for option in options)
 
 
-def test_numbers_come_from_the_records(site: Path, pages: dict[Path, Page]) -> None:
+def test_numbers_come_from_the_records(site: Path, pages: dict[Path, Tree]) -> None:
     from rcad.paper.report.tables import place_mean
 
     found = evidence.report(ROOT).records

@@ -12,7 +12,6 @@ from sklearn import metrics
 from torch import Tensor
 
 from one_line import refusals
-from rcad import InputError
 from rcad.evaluate.conformal import (
     class_scores,
     conformal_classes,
@@ -57,7 +56,7 @@ CASES = cases()
 @pytest.mark.parametrize("case", CASES)
 def test_scipy_and_scikit_learn_give_the_same(case: str, scale: float) -> None:
     output, y = CASES[case]
-    found = regression(output, y, scale)
+    found = regression(output.clone().requires_grad_(), y[:, None], scale)  # a column is one number each
     assert list(found) == NAMES
     mean, target = (scale * output[:, 0].double()).numpy(), (scale * y.double()).numpy()
     deviation = scale * np.exp(0.5 * np.maximum(output[:, 1].double().numpy(), -20))
@@ -104,12 +103,6 @@ def test_levels_are_chosen() -> None:
     assert interval_coverage(output, y, (0.25, 0.995)) == (found["coverage_25"], found["coverage_99.5"])
     wide = [0.1 * k for k in range(1, 10)]
     assert list(interval_coverage(output, y, wide)) == sorted(interval_coverage(output, y, wide))
-
-
-def test_a_column_of_targets_is_read_as_one_number_each() -> None:
-    output, y = CASES["right"]
-    assert regression(output, y[:, None]) == regression(output, y)
-    assert regression(output.clone().requires_grad_(), y) == regression(output, y)
 
 
 test_faults_are_named = refusals(
@@ -176,9 +169,8 @@ def test_coverage_over_seeds_is_what_theory_says(reals: bool) -> None:
     assert abs(coverage.mean().item() - expected) < 4 * error
 
 
-@pytest.mark.parametrize("coverage", [0.0, 1.0, 1.5, "much"])
-def test_a_coverage_that_is_none_is_refused(coverage: float) -> None:
-    with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1"):
-        threshold(torch.rand(10), coverage)
-    with pytest.raises(InputError, match="expected held-out examples to calibrate on"):
-        threshold(torch.rand(0), 0.9)
+test_a_threshold_that_cannot_be_is_refused = refusals(
+    *((10, coverage, "expected coverage to be a number between 0 and 1") for coverage in (0.0, 1.0, 1.5, "much")),
+    (0, 0.9, "expected held-out examples to calibrate on"),
+    of=lambda count, coverage: threshold(torch.rand(count), coverage),
+)

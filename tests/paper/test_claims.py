@@ -113,6 +113,17 @@ def test_rules_over_pairs(summary: Summary, gains: list[float], verdict: str) ->
         assert f"better in {wins} of {len(gains)} pairs, p = {p:.2g}" in claim.ours
 
 
+@pytest.mark.parametrize(
+    ("summary", "ours"), [(MOST, "better in 20 of 20 pairs, 4 level,"), (NONE, "0 pairs, 4 level")]
+)
+def test_pairs_that_are_level_were_run(summary: Summary, ours: str) -> None:
+    gains = [0.0] * 4 + [1.0] * (20 if summary is MOST else 0)
+    found = summary.test(duel(gains, wobble=0.0))
+    assert found.ours.startswith(ours)
+    assert ("(11 more were not run)" in found.ours) == (summary is NONE)
+    assert MOST.test(duel([0.0] * 24, wobble=0.0)).verdict == "undecided"
+
+
 def test_a_trend_is_the_difference_of_slopes() -> None:
     assert claims.fewer_is_more([(100, 7.0), (1000, 5.0), (10_000, 3.0)]) == pytest.approx(2.0)
     sizes = {"a": 100, "b": 1000, "c": 10_000}

@@ -1,5 +1,5 @@
 """Runs and records as other rooms' tests have them."""
 
-from evaluate.saved_run.conftest import loader, runs, store
+from evaluate.saved_run.conftest import loader, store
 
-__all__ = ["loader", "runs", "store"]
+__all__ = ["loader", "store"]

@@ -11,7 +11,7 @@ import pytest
 
 import rcad
 from made import files, table
-from one_line import fails_in_one_line
+from one_line import fails_in_one_line, refusals
 from rcad.errors import InputError
 from rcad.report import html
 from rcad.report.drawing import picture
@@ -359,21 +359,22 @@ def test_from_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["my.csv"]
 
 
-@pytest.mark.parametrize("call", [rcad.compare, rcad.tune])
-def test_numbers_that_cannot_be(call: Any) -> None:
-    for given, says in (
-        ({"budget": 0}, "expected budget to be a whole number >= 1, but got 0"),
-        ({"seeds": 0}, "expected seeds to be a number >= 1 or a list of seeds, each once, but got 0"),
-        ({"seeds": [1, 1]}, "each once, but got [1, 1]"),
-        ({"devices": 2}, 'expected devices to be names such as ("cuda:0", "cuda:1"), but got 2'),
-        ({"seeds": [0.5]}, "expected each of seeds to be a whole number >= 0, but got 0.5"),
-    ):
-        with fails_in_one_line(says):
-            call("digits[:60]", **given)
-
-
-def test_a_damaged_record_is_told_in_one_line() -> None:
-    for result, names in ((Comparison({}), ("question", "diverged", "next")), (Tuning({}), ("best", "command"))):
-        for name in names:
-            with fails_in_one_line("to hold what its kind has, but got KeyError"):
-                getattr(result, name)
+UNFIT = (
+    ({"budget": 0}, "expected budget to be a whole number >= 1, but got 0"),
+    ({"seeds": 0}, "expected seeds to be a number >= 1 or a list of seeds, each once, but got 0"),
+    ({"seeds": [1, 1]}, "each once, but got [1, 1]"),
+    ({"devices": 2}, 'expected devices to be names such as ("cuda:0", "cuda:1"), but got 2'),
+    ({"seeds": [0.5]}, "expected each of seeds to be a whole number >= 0, but got 0.5"),
+)
+test_numbers_that_cannot_be = refusals(
+    *((call, *row) for call in (rcad.compare, rcad.tune) for row in UNFIT),
+    of=lambda call, given: call("digits[:60]", **given),
+)
+test_a_damaged_record_is_told_in_one_line = refusals(
+    *(
+        (Comparison({}), name, "to hold what its kind has, but got KeyError")
+        for name in ("question", "diverged", "next")
+    ),
+    *((Tuning({}), name, "to hold what its kind has, but got KeyError") for name in ("best", "command")),
+    of=getattr,
+)

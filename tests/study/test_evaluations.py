@@ -58,7 +58,6 @@ def of_both(outcomes: dict[str, Outcome], name: str) -> dict[str, list[float]]:
 
 
 def test_groups_numbers_and_differences(outcomes: dict[str, Outcome]) -> None:
-    pytest.importorskip("scipy")
     found = summary(list(outcomes.values()), SUITES, QUICK, 1.0)
     erm, rcad = found["groups"]
     assert [group["name"] for group in (erm, rcad)] == ["erm", "rcad"]
@@ -75,7 +74,6 @@ def test_groups_numbers_and_differences(outcomes: dict[str, Outcome]) -> None:
 
 
 def test_three_seeds_are_tested(outcomes: dict[str, Outcome]) -> None:
-    pytest.importorskip("scipy")
     more = [changed(outcomes[run_id(name, 0)], 2, nll=nll) for name, nll in (("rcad", 0.5), ("erm", 0.75))]
     _, rcad = summary([*outcomes.values(), *more], SUITES, QUICK, 1.0)["groups"]
     nll = of_both(outcomes, "nll")
@@ -93,7 +91,6 @@ UNTESTED = dict.fromkeys(("se", "low", "high", "t", "df", "p_less", "p_greater",
 
 @pytest.mark.parametrize("gap", [0.1, 0.0])
 def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outcome]) -> None:
-    pytest.importorskip("scipy")
     erm = [0.3, 0.7, 98.1]
     # Rounding: the differences are equal on paper only.
     rcad = [value + gap for value in erm]
@@ -155,9 +152,9 @@ def test_alphas_measured_on_each_split_are_one_method(outcomes: dict[str, Outcom
     assert sorted(len(group["seeds"]) for group in groups) == [1, 1, 1]
 
 
-def test_the_python_entry(runs: Path, tmp_path: Path) -> None:
+def test_the_python_entry(trained_runs: Path, tmp_path: Path) -> None:
     chosen = [run_id(method, seed)[:12] for method in ("rcad", "erm") for seed in (1, 0)]
-    report = rcad.evaluate_run(chosen, ["calibration"], limit=24, runs=runs, device="cpu", out=tmp_path / "out")
+    report = rcad.evaluate_run(chosen, ["calibration"], limit=24, runs=trained_runs, device="cpu", out=tmp_path / "out")
     assert list(report.numbers) == ["erm", "rcad"]
     measured = [group["numbers"]["nll"]["mean"] for group in report.record["groups"]]
     assert [numbers["nll"] for numbers in report.numbers.values()] == measured

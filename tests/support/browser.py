@@ -1,15 +1,73 @@
-"""A page as a browser sees it, where there is one."""
+"""A page: its tags and texts; and as a browser sees it, where there is one."""
 
+import json
+import re
 import shutil
 import subprocess
+from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Tree(HTMLParser):
+    """Tags with their attributes, text by tag, what a reader sees, ids, links. Our own tags close as they open."""
+
+    def __init__(self, page: str, *, ours: bool = True) -> None:
+        super().__init__()
+        self.ours = ours
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: dict[str, list[str]] = {}
+        self.words: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[tuple[str, str]] = []
+        self.feed(page)
+        self.close()
+        assert self.open == [] or not ours
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.tags.append((tag, found))
+        self.ids += filter(None, [found.get("id")])
+        self.links += [(tag, found[name] or "") for name in ("href", "src", "xlink:href") if name in found]
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.ours:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open:
+            self.text.setdefault(self.open[-1], []).append(data)
+        if self.cdata_elem is None:  # script, style
+            self.words.append(data)
+
+    def every(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
 
 
 def seen(page: Path, folder: Path, query: str = "") -> str:
     """The document after its script has run; what the browser complained about fails the test."""
     return _opened(page, folder, "--dump-dom", query=query)
+
+
+def probed(text: str, script: str, folder: Path) -> Any:
+    """What a script finds in a page; the page's policy, which lets no other script in, gives way to it."""
+    path = folder / "page.html"
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    probe = f"<script>{script}; document.title = JSON.stringify(told);</script></body>"
+    path.write_text(text.replace("</body>", probe), encoding="utf-8")
+    (title,) = re.findall("<title>(.*?)</title>", seen(path, folder)[:5000])
+    return json.loads(unescape(title))
 
 
 def pictured(page: Path, folder: Path, width: int) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rcad.paper.claims import IMAGE_RULE as RULE
+from rcad.paper.record import Study
 from rcad.paper.run import Outcome, make_suite
 from rcad.paper.suite import Order
 from rcad.runs.config import ModelConfig
@@ -69,30 +70,10 @@ def suite(
             shown = printed if published and row in ("ERM", "RCAD") else None
             cells.append({"row": row, "column": column, "published": shown, "runs": runs})
     controls = [row for row in rows if row in ("random direction", "entropy at x")]
-    record: dict[str, Any] = {
-        "kind": "rcad study",
-        "schema": 2,
-        "target": target,
-        "title": f"made up, {target}",
-        "about": "A record for tests.",
-        "scale": "full",
-        "protocol": "one view",
-        "metric": "accuracy",
-        "higher_is_better": True,
-        "unit": "%",
-        "metrics": dict(metrics or {}),
-        "rows": list(rows),
-        "columns": list(columns),
-        "controls": controls,
-        "cells": cells,
-        "claims": [],
-        "rule": RULE,
-        "notes": ["A note."],
-        "settings": {},
-        "seconds": 12.5,
-        "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"},
-    }
-    return {**record, **more}
+    words = {"title": f"made up, {target}", "about": "A record for tests.", "rule": RULE, "notes": ["A note."]}
+    made = {"protocol": "one view", "seconds": 12.5, "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"}}
+    study = Study(target, rows=rows, columns=columns, controls=controls, metrics=metrics or {}, **words, **made)
+    return {**study.to_dict(), "cells": cells, **more}
 
 
 def verdicts() -> list[dict[str, Any]]:

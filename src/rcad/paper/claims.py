@@ -213,15 +213,17 @@ def most_pairs(where: str, statement: str, pairs: Pairs, printed: tuple[int, int
     """The first is better in most pairs: a sign test. printed: in how many of how many the paper says so."""
 
     def test(cells: Cells) -> Claim | None:
-        gains, wins, p, reverse = _signs(cells, pairs)
-        if not gains:
+        run = _gains(cells, pairs)
+        if not run:
             return None
+        gains, wins, p, reverse = _signs(run)
         sure = sum(gain.p_greater < 1e-3 for gain in gains)
-        ours = f"better in {wins} of {len(gains)} pairs, p = {p:.2g}; with p < 0.001 each in {sure}"
-        share = need("scipy.stats", "scipy").binomtest(wins, len(gains)).proportion_ci(method="exact").high
+        level = _level(gains, run)
+        ours = f"better in {wins} of {len(gains)} pairs{level}, p = {p:.2g}; with p < 0.001 each in {sure}"
+        share = need("scipy.stats", "scipy").binomtest(wins, len(gains) or 1).proportion_ci(method="exact").high
         less = "not reproduced" if share < printed[0] / printed[1] else "undecided"
         verdict = "reproduced" if p < LEVEL else "opposite" if reverse < LEVEL else less
-        return Claim(where, statement, verdict, ours=ours + _left(gains, pairs))
+        return Claim(where, statement, verdict, ours=ours + _left(run, pairs))
 
     return Summary(where, statement, RULES["most_pairs"], test)
 
@@ -230,10 +232,11 @@ def none_ahead(where: str, statement: str, pairs: Pairs) -> Summary:
     """Neither side is ahead in more pairs than chance would have it."""
 
     def test(cells: Cells) -> Claim | None:
-        gains, wins, *tails = _signs(cells, pairs)
-        done, left = len(gains), _left(gains, pairs)
+        run = _gains(cells, pairs)
+        gains, wins, *tails = _signs(run)
+        done, left = len(gains), _level(gains, run) + _left(run, pairs)
         if done < FEWEST_PAIRS:
-            return Claim(where, statement, "undecided", ours=f"{done} pairs{left}") if done else None
+            return Claim(where, statement, "undecided", ours=f"{done} pairs{left}") if run else None
         p, mean = min(1.0, 2 * min(tails)), sum(gain.mean for gain in gains) / done
         ours = f"the first is ahead in {wins} of {done}, p = {p:.2g}; on average by {mean:+.2f}{left}"
         return Claim(where, statement, "reproduced" if p >= LEVEL else "not reproduced", ours=ours)
@@ -292,13 +295,17 @@ def _gains(cells: Cells, pairs: Pairs) -> list[Paired]:
     return [gain for gain in gains if gain is not None]
 
 
-def _signs(cells: Cells, pairs: Pairs) -> tuple[list[Paired], int, float, float]:
+def _signs(run: Sequence[Paired]) -> tuple[list[Paired], int, float, float]:
     """The pairs that differ, in how many the first wins, and p of a fair coin for so many wins, and losses."""
-    gains = [gain for gain in _gains(cells, pairs) if gain.mean]
+    gains = [gain for gain in run if gain.mean]
     wins = sum(gain.mean > 0 for gain in gains)
     test = need("scipy.stats", "scipy").binomtest
     p, reverse = (test(n, max(1, len(gains)), alternative="greater").pvalue for n in (wins, len(gains) - wins))
     return gains, wins, float(p), float(reverse)
+
+
+def _level(gains: Sequence[object], run: Sequence[object]) -> str:
+    return f", {len(run) - len(gains)} level" if len(gains) < len(run) else ""
 
 
 def _left(done: Sequence[object], planned: Sequence[object]) -> str:

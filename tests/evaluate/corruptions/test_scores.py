@@ -49,9 +49,13 @@ def by_hand(net, images, y):
     return 100 * (output.argmax(1) == y).double().mean().item(), F.cross_entropy(output, y).item()
 
 
-def test_each_cell_is_the_score_on_the_corrupted_images():
+def test_each_cell_is_the_score_on_the_corrupted_images_and_the_model_is_left_alone():
     (x, y), net = data(), model()
-    found = evaluate_corruptions(net, x, y, corruptions=("fog", "shot_noise"), severities=(2, 5), seed=3, batch_size=10)
+    net.train()
+    net[3].eval()
+    chosen = {"corruptions": ("fog", "shot_noise"), "severities": (2, 5), "seed": 3}
+    with left_alone(net):
+        found = evaluate_corruptions(net, x, y, **chosen, batch_size=10)
     assert found.provenance == "generated"
     assert list(found.scores) == ["fog", "shot_noise"]
     for name, cells in found.scores.items():
@@ -59,14 +63,6 @@ def test_each_cell_is_the_score_on_the_corrupted_images():
             expected = by_hand(net, corrupt_numbered(x, name, severity, seed=3, first=0), y)
             assert (cell.accuracy, cell.nll) == pytest.approx(expected, rel=1e-5)
     assert (found.clean.accuracy, found.clean.nll) == pytest.approx(by_hand(net, x, y), rel=1e-5)
-
-
-def test_the_model_and_the_random_state_are_left_alone():
-    (x, y), net = data(), model()
-    net.train()
-    net[3].eval()
-    with left_alone(net):
-        evaluate_corruptions(net, x, y, corruptions=["fog"], severities=[1])
 
 
 def test_summaries_and_plain_data():

@@ -15,13 +15,8 @@ QUICK = Settings(
 
 
 @pytest.fixture(scope="session")
-def runs(trained_runs: Path) -> Path:
-    return trained_runs
-
-
-@pytest.fixture(scope="session")
-def store(runs: Path) -> Store:
-    return Store.open(runs)
+def store(trained_runs: Path) -> Store:
+    return Store.open(trained_runs)
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from trained import run_id
 
 
 @pytest.fixture
-def copy(runs: Path, tmp_path: Path) -> Store:
+def copy(trained_runs: Path, tmp_path: Path) -> Store:
     """A store that a test may write to."""
-    shutil.copytree(runs, tmp_path / "runs", ignore=shutil.ignore_patterns("evaluation"))
+    shutil.copytree(trained_runs, tmp_path / "runs", ignore=shutil.ignore_patterns("evaluation"))
     return Store.open(tmp_path / "runs")
 
 

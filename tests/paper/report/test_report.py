@@ -1,6 +1,5 @@
 """The whole report from made-up records: every file, nothing from outside, and a page that works in a browser."""
 
-import json
 import re
 from html import unescape
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
-from browser import BROWSER, seen
+from browser import BROWSER, Tree, probed
 from evaluate.saved_run.conftest import QUICK
 from paper_records import EVIL, benchmark, images, put, put_run, run_record, series, suite, verdicts
 from rcad.evaluate.saved_run.loading import RunLoader
@@ -24,7 +23,6 @@ from rcad.paper.report.reading import read
 from rcad.paper.report.tables import Links
 from rcad.runs.store import Store
 from rcad.study.evaluations import summary
-from report.test_html import Tree
 from trained import run_id
 
 ROOT = Path(__file__).parents[3]
@@ -102,14 +100,13 @@ def test_another_scale_is_loud_and_names_are_text_and_nothing_else(made: tuple[P
 def test_no_address_leads_out_and_every_link_arrives(made: tuple[Path, list[Path]]) -> None:
     out, _ = made
     tree = Tree(page(made))
-    ids = [attributes["id"] for _, attributes in tree.tags if attributes.get("id")]
-    assert len(ids) == len(set(ids))
-    links = [attributes["href"] or "" for attributes in tree.every("a")]
+    assert len(tree.ids) == len({*tree.ids})
+    links = [link for tag, link in tree.links if tag == "a"]
     assert len([link for link in links if link.startswith("#")]) > 50
     for link in links:
         assert ":" not in link
         if link.startswith("#"):
-            assert link[1:] in ids, link
+            assert link[1:] in tree.ids, link
         else:
             assert (out / unquote(link)).exists(), link
     assert f"../digits/{run_record(0, 50.0)['id']}/record.json" in links
@@ -156,8 +153,7 @@ def test_the_overview_shows_every_claim_and_every_gain(tmp_path: Path) -> None:
 @pytest.mark.skipif(BROWSER is None, reason="needs a chromium on the path")
 def test_the_page_in_a_browser(made: tuple[Path, list[Path]], tmp_path: Path) -> None:
     """No complaint on the console, verdicts can be chosen, tables sort, a number's runs unfold, nothing is too wide."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page(made))
-    probe = """<script>
+    probe = """
     const table = document.querySelector("#every-claim table"), told = {};
     const shown = () => [...table.tBodies[0].rows].filter((row) => !row.hidden);
     const column = (k) => shown().map((row) => row.cells[k].textContent);
@@ -175,13 +171,8 @@ def test_the_page_in_a_browser(made: tuple[Path, list[Path]], tmp_path: Path) ->
     told.after = folded.open;
     told.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
     const asked = performance.getEntriesByType("resource").map((one) => one.name);
-    told.asked = asked.filter((name) => !name.startsWith("data:"));
-    document.title = JSON.stringify(told);
-    </script></body>"""
-    path = tmp_path / "report.html"
-    path.write_text(text.replace("</body>", probe), encoding="utf-8")
-    (title,) = re.findall("<title>(.*?)</title>", seen(path, tmp_path)[:5000])
-    told = json.loads(unescape(title))
+    told.asked = asked.filter((name) => !name.startsWith("data:"))"""
+    told = probed(page(made), probe, tmp_path)
     assert told["chosen"] == ["opposite"]
     assert told["all"] == told["rows"] > 1
     first = [cell.partition(" ")[0].replace("\N{MINUS SIGN}", "-") for cell in told["sorted"]]
@@ -211,7 +202,7 @@ def test_an_evaluation_is_a_chapter_with_its_runs_and_what_is_damaged_is_named(
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     tree = Tree(text)
     assert "Evaluation: robustness" in tree.text["h2"]
-    assert f"../runs/{name}/record.json" in [attributes["href"] for attributes in tree.every("a")]
+    assert f"../runs/{name}/record.json" in [link for _, link in tree.links]
     lines = [line for line in unescape(text).splitlines() if "Could not be read: " in line]
     for file in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json", "F1/F1.json"):
         assert any(file in line for line in lines), file
