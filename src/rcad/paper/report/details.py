@@ -365,7 +365,7 @@ def _tuned(study: Study) -> Details:
         curves += [[*line, "chosen" if k == best else ""] for k, line in enumerate(lines)]
         lost = [*name, "every candidate diverged", "-", "-"]
         chosen.append([*(lost if best is None else lines[best]), str(len(trials))])
-    header = ["data", "method", "values", "held-out NLL", "held-out accuracy, %"]
+    header = ["data", "method", "values", "held-out NLL, last epoch", "held-out accuracy, best epoch, %"]
     return {
         "What was chosen": [search["design"], Table([*header, "candidates"], chosen)],
         "Every candidate": [Table([*header, ""], curves, folded=f"Every candidate ({len(curves):,})")],
