@@ -98,7 +98,7 @@ def test_the_record_and_the_page(made: Made) -> None:
 
 
 def test_epochs_that_are_fixed_get_no_advice(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = ["NLL: rcad is better.", "ERM is not trained out, so the verdict is about short training. Try --epochs 300."]
+    told = ["NLL: rcad is better.", "ERM is undertrained, so the verdict is about short training. Try --epochs 300."]
     monkeypatch.setattr(acts, "compare", lambda *args, **options: SimpleNamespace(record={"sentences": told}))
     assert acts.digits(acts.FAST, SILENT)["sentences"] == [told[0], told[1].removesuffix(" Try --epochs 300.")]
 

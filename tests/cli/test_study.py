@@ -213,17 +213,21 @@ def test_short_training_is_said_with_the_epochs_to_take(done: Cli, monkeypatch: 
     words = ("--data", "my.csv", "--target", "colour", "--set", "train.epochs=30", "--lr", 0.002)
     told = "still falling in the last epoch, after fewer than 500 steps: train longer, --epochs 500."
     record = done("compare", *words, "--budget", 2, "--seeds", 3, "--no-controls", "--json").json()
-    assert record["sentences"][1].startswith("ERM is not trained out, so the verdict is about short training. ")
+    assert record["sentences"][1].startswith("ERM is undertrained, so the verdict is about short training. ")
     assert told in record["sentences"][1]
+    quiet = done("compare", *words, "--budget", 2, "--seeds", 3, "--no-controls", "--quiet").out
+    assert quiet.splitlines() == record["sentences"][:2]
     line = record["next"]["command"]
-    assert record["next"]["why"] == "Train longer, ERM is not trained out"
+    assert record["next"]["why"] == "Train longer, ERM is undertrained"
     assert line.endswith("--set optim.lr=0.002 --metric nll --seeds 3 --budget 2 --no-controls --epochs 500 --out "
                          "rcad-compare-epochs-500")  # fmt: skip
     longer = done(*shlex.split(line)[1:], "--json").json()
-    assert "trained out" not in str(longer["sentences"])
+    assert "undertrained" not in str(longer["sentences"])
     assert longer["next"]["why"].endswith(" (no networks are kept for tables)")
     assert longer["next"]["command"].startswith("rcad train ")
-    assert told in done("tune", *words, "--method", "erm", "--budget", 1).out
+    tuned = done("tune", *words, "--method", "erm", "--budget", 1).out
+    assert told in tuned
+    assert "Next. Tune for longer, or train it as it is:" in tuned
     assert told in done("train", *words, "--method", "erm", "--seeds", 2).out
     assert told not in done("train", *words, "--method", "erm", "--epochs", 500, "--set", "train.epochs=500").out
 

@@ -99,6 +99,16 @@ def test_twins_of_another_class_have_no_part_in_the_measured_alpha():
     assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
 
+def test_a_method_of_ones_own_is_named_as_in_a_command(tmp_path, monkeypatch) -> None:
+    text = "import rcad\n\n\ndef mine(eps=0.1):\n    return rcad.methods.label_smoothing(eps)\n"
+    (tmp_path / "own_for_tables.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = short("own_for_tables:mine(eps=0.2)", max_iter=2).fit(*WINE)
+    plain = short("label_smoothing(eps=0.2)", max_iter=2).fit(*WINE)
+    assert own.method_.name == "own_for_tables:mine"
+    assert own.loss_curve_ == pytest.approx(plain.loss_curve_)
+
+
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
     ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),

@@ -141,11 +141,11 @@ def test_a_training_that_was_too_short_is_said_beside_the_verdict() -> None:
     for k, run in enumerate(methods["erm"]["seeds"].values()):
         run["more_epochs"] = 80 if k < 6 else None
     assert said(methods)[1] == (
-        "ERM is not trained out, so the verdict is about short training. The validation NLL was still falling in the "
+        "ERM is undertrained, so the verdict is about short training. The validation NLL was still falling in the "
         "last epoch, after fewer than 500 steps: train longer, --epochs 80."
     )
     methods["erm"]["seeds"]["0"]["more_epochs"] = None  # half of the splits
-    assert "trained out" not in str(said(methods))
+    assert "undertrained" not in str(said(methods))
 
 
 def test_splits_that_were_added_after_a_look_are_told_beside_the_verdict() -> None:

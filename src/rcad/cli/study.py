@@ -62,6 +62,7 @@ def compare(
     numbers = parse_seeds(None, seeds or "10", training.setting)
     from rcad.report.terminal import part_lines
     from rcad.study.compare import Work
+    from rcad.study.compare_page import UNTRAINED
     from rcad.study.outputs import workplace
     from rcad.study.study import Setup
 
@@ -79,7 +80,8 @@ def compare(
     if as_json:
         say_json({**comparison.record, "files": [str(file) for file in comparison.files]})
     elif quiet:
-        say(comparison.record["sentences"][0])
+        verdict, *more = comparison.record["sentences"]
+        say("\n".join([verdict, *(sentence for sentence in more if sentence.startswith(UNTRAINED))]))
     else:
         first, _, differences, *_ = comparison.document.sections
         say("\n".join(part_lines(comparison.verdict)))

@@ -25,7 +25,7 @@ CPU_TIME = "CPU time"
 """The `cost` of a record whose seconds are shown; those of a clock are not, they depend on the machine's other work."""
 COST = "cost, ERM = 1"
 UNTUNED = "Untuned: each method was trained once on each split with its defaults; `--budget 8` tunes every method."
-UNTRAINED = "ERM is not trained out"
+UNTRAINED = "ERM is undertrained"
 SOLVED = {"accuracy": 0.5, "nll": 0.05, "brier": 0.01}
 """A smaller gain does not matter where ERM gets nearly every label right: nobody can gain more than what is left."""
 MARKS = {"better": "good", "worse": "bad", "undecided": "open"}

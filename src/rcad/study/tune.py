@@ -343,7 +343,10 @@ def document(record: Mapping[str, Any]) -> Document:
         f"Search: {settings['search']}, {len(done)} of {record['planned']} trials, in the space "
         f"{', '.join(settings['space'])}.",
     ]
-    command: list[Part] = [Command(record["command"], "Next. Train it:")] if record["command"] else []
+    following = (
+        "Next. Tune for longer, or train it as it is:" if (leader or {}).get("more_epochs") else "Next. Train it:"
+    )
+    command: list[Part] = [Command(record["command"], following)] if record["command"] else []
     parts: list[Part] = [trials_table(record), *command, *about, *filter(None, [search_map(record)])]
     notice = "" if len(done) == record["planned"] else "The search is not finished: run the same command to continue."
     facts = {"Versions": named_values(record["versions"])}

@@ -12,7 +12,7 @@ from torch import Tensor
 from rcad.errors import InputError, finite
 from rcad.loss.augmentations import Mixup
 from rcad.loss.likelihoods import Bernoulli
-from rcad.loss.method_rows import SEARCHED, MethodRow, method_rows, parse_method, rows_to_plain, spelled
+from rcad.loss.method_rows import SEARCHED, MethodRow, method_rows, named_method, rows_to_plain, spelled
 from rcad.loss.methods import METHODS, Method, bernoulli, compose
 from rcad.loss.perturbations import Move
 from rcad.loss.suggest_alpha import REAL_STEP, SAMPLE, apart, nearest_other_class, suggest_alpha
@@ -39,7 +39,7 @@ def method_for(
         finite(name, value, minimum=0.0)
     written: tuple[MethodRow, ...] = ()
     if isinstance(method, str):
-        rows = written = spelled(parse_method(method), leave=SEARCHED)
+        rows = written = spelled(named_method(method), leave=SEARCHED)
     elif not isinstance(method, Method):
         raise InputError(f"expected method to be a name, a text or a Method, but got {type(method).__name__}")
     elif method.recipe:
