@@ -237,7 +237,8 @@ def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pyte
     expected = {**source.state_dict(), "fc.weight": target.fc.weight.clone(), "fc.bias": target.fc.bias.clone()}
     load(target, source.state_dict(), tmp_path)
     torch.testing.assert_close(dict(target.state_dict()), expected, rtol=0.0, atol=0.0)
-    assert "has 7 outputs, but 3 are needed: the last layer starts anew" in caplog.text
+    load(target, source.state_dict(), tmp_path)
+    assert caplog.text.count("has 7 outputs, but 3 are needed: the last layer starts anew") == 1
 
 
 @pytest.mark.parametrize("own_statistics", [True, False])

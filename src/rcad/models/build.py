@@ -6,7 +6,7 @@ import logging
 import pickle
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,12 @@ def build(
     return model
 
 
+@cache
+def _warn_once(text: str) -> None:
+    """Many runs of one command begin from the same file."""
+    log.warning(text)
+
+
 def load_weights(model: Model, path: str | Path) -> None:
     """Copy the weights in a file into `model`; on any error the model is left as it was.
 
@@ -112,15 +118,15 @@ def load_weights(model: Model, path: str | Path) -> None:
     stored, own = _unwrap(_read(path), model, path), model.state_dict()
     head, weight = f"{model.head_name}.", f"{model.head_name}.weight"
     if weight in stored and stored[weight].ndim and len(stored[weight]) != len(own[weight]):
-        outputs = len(stored[weight]), len(own[weight])
-        log.warning("%s has %d outputs, but %d are needed: the last layer starts anew", path, *outputs)
+        needed = f"{len(stored[weight])} outputs, but {len(own[weight])} are needed"
+        _warn_once(f"{path} has {needed}: the last layer starts anew")
         stored, own = ({k: v for k, v in state.items() if not k.startswith(head)} for state in (stored, own))
     for key in own:
         if key not in stored and not key.startswith("normalize.") and not key.endswith("num_batches_tracked"):
             raise InputError(f"expected {key!r} of a {type(model).__name__} in {path}, but {_instead(key, stored)}")
     summed = {key: _for_grey(key, tensor, own[key]) for key, tensor in stored.items() if key in own}
     if any(summed[key].shape != stored[key].shape for key in summed):
-        log.warning("%s is for images in colour: its first layer is summed over the colours for grey ones", path)
+        _warn_once(f"{path} is for images in colour: its first layer is summed over the colours for grey ones")
     stored |= summed
     for key, tensor in stored.items():
         if key not in own:
