@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, finite, one_of, shaped, whole
+from rcad.errors import InputError, finite, one_of, shaped, shown, whole
 from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.fused import BackwardStep, refusal, third_backward
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
@@ -169,7 +169,7 @@ class Criterion:
     def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View], *, hooked: bool) -> Losses:
         reason = refusal(plan, views)
         if hooked and not plan.one_pass:
-            reason = "parameters have hooks that are called once their gradient is there, which must be the whole one"
+            reason = "parameters have hooks that are called with their gradient, which must be the whole one"
         if reason is None:
             own_backward = third_backward(plan, views, scaled=passes.scale is not None)
             if own_backward is not None:
@@ -214,6 +214,8 @@ class RCAD(Criterion):
         >>> criterion.backward(model, x, y)        # the same gradients, faster  # doctest: +SKIP
     """
 
+    lam: float
+
     def __init__(
         self,
         alpha: Alpha = AUTO,
@@ -239,7 +241,13 @@ class RCAD(Criterion):
         terms = (Term("nll"), Term("rcad", measure, weight, where, every))
         keys = {"input_key": input_key, "mask_key": mask_key}
         super().__init__(likelihood, terms, **keys, units=units, checks=checks, output=output, watch=True)
-        self._alpha, self.lam = alpha, weight
+        self._alpha, vars(self)["lam"] = alpha, weight
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("alpha", "lam"):
+            got = f"but got {name} = {shown(value)}"
+            raise InputError(f"expected the {name} that the criterion was built with, {got}; build a new one")
+        super().__setattr__(name, value)
 
     @property
     def alpha(self) -> Alpha:

@@ -250,7 +250,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def whole_steps(model: Model, inputs: Inputs) -> Iterator[bool]:
     """Whatever interrupts the passes inside, `.grad` is then what it was: gradients of earlier batches are copied.
 
-    Gives whether a parameter has a hook for when its gradient is there, in which an optimizer may step.
+    Gives whether a parameter has a hook that is called with its gradient, to clip it or to step.
     """
     if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         yield False
@@ -260,7 +260,7 @@ def whole_steps(model: Model, inputs: Inputs) -> Iterator[bool]:
     before = [(leaf, leaf.grad) for leaf in learned if leaf.is_leaf and leaf.requires_grad]
     values = [None if gradient is None else gradient.clone() for _, gradient in before]
     try:
-        yield any(getattr(leaf, "_post_accumulate_grad_hooks", None) for leaf, _ in before)
+        yield any(leaf._backward_hooks or getattr(leaf, "_post_accumulate_grad_hooks", None) for leaf, _ in before)
     except BaseException:
         for (leaf, gradient), value in zip(before, values, strict=True):
             if gradient is not None and value is not None:
