@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -224,3 +225,28 @@ def test_one_output_and_inference_mode_are_named() -> None:
             objective(x, y)
     with fails_in_one_line("expected an input made outside torch.inference_mode()"):
         objective(inside, y)
+
+
+def test_targets_weights_and_other_inputs_made_in_inference_mode_are_named() -> None:
+    (x, y), objective = images(), Objective(Two(), terms=RCAD_TERMS, input_key="x")
+    with torch.inference_mode():
+        x_made, y_made, weight = x + 0, y + 0, torch.ones(len(x))
+    inputs = {"x": x, "other": x}
+    for call in (objective, partial(Criterion(terms=RCAD_TERMS, input_key="x").backward, objective.model)):
+        with fails_in_one_line("expected a target made outside torch.inference_mode()", "pass its clone()"):
+            call(inputs, y_made)
+        with fails_in_one_line("expected a weight made outside torch.inference_mode()"):
+            call(inputs, y, weight=weight)
+        with fails_in_one_line("expected an input made outside torch.inference_mode()"):
+            call({"x": x, "other": x_made}, y)
+        call({"x": x, "other": x_made.clone()}, y_made.clone())
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = smooth_net()
+
+    def forward(self, x: Tensor, other: Tensor) -> Tensor:
+        output: Tensor = self.net(x * other)
+        return output

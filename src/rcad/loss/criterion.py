@@ -75,7 +75,7 @@ class Criterion:
         return self._gauge.settled
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs: how many calls were counted, and alpha as far as it was measured."""
+        """What a checkpoint needs: how many calls were counted, for every > 1, and alpha as far as it was measured."""
         return {"step": self._counter.value, "alpha": self._gauge.alpha, "batches": self._gauge.batches}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Criterion:
         """The passes of this step and their views, with alpha measured where that is due."""
         for option in options:
             one_of("an option", option, ("weight", "raw", "raw_target"))
-        number = self._counter.next(step)
+        number = self._counter.next(step) if self.asked.periods else 0  # a new one is compiled anew
         if self._gauge.busy:
             self.loss = self._gauge.look(model, x, y, number, options)
         plan = self.loss.plan(number)

@@ -179,7 +179,7 @@ def reenters(model: Model | Forward, output: Tensor) -> bool:
 
     Looked for once per model, in the graph of an output.
     """
-    if output.grad_fn is None or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or output.grad_fn is None:
         return False
     module = as_module(model)
     if module is None:
@@ -358,8 +358,12 @@ def check_view(view: View, *, one_pass: bool) -> None:
     if weight is not None and not (isinstance(weight, Tensor) and weight.shape == (len(x),)):
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
         raise InputError(f"expected sample weights of shape ({len(x)},), but got {got}")
-    if x.is_inference():
-        raise InputError("expected an input made outside torch.inference_mode(), but got an inference tensor")
+    given = [("an input", x), ("a target", target), ("a weight", weight)]
+    given += [("an input", value) for value in view.forward.others.values()]
+    for name, tensor in [] if torch.compiler.is_compiling() else given if torch.is_grad_enabled() else given[:1]:
+        if isinstance(tensor, Tensor) and tensor.is_inference():
+            told = f"expected {name} made outside torch.inference_mode(), but got an inference tensor"
+            raise InputError(f"{told}; pass its clone()")
     module = as_module(view.forward)
     parameter = None if module is None else next(module.parameters(), None)
     for name, tensor in (("inputs", x), ("a model", parameter)):
