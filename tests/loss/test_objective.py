@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -250,3 +251,19 @@ class Two(nn.Module):
     def forward(self, x: Tensor, other: Tensor) -> Tensor:
         output: Tensor = self.net(x * other)
         return output
+
+
+@dataclass
+class Tempered:
+    temperature: float = 2.0
+
+    def nll(self, output: Tensor, target: Tensor) -> Tensor:
+        return nn.functional.cross_entropy(output / self.temperature, target, reduction="none")
+
+    def entropy(self, output: Tensor, valid: Tensor | None = None) -> Tensor:
+        return Categorical().entropy(output / self.temperature)
+
+
+def test_a_likelihood_that_cannot_be_hashed_is_named() -> None:
+    with fails_in_one_line("expected a likelihood that can be hashed, but got", "write @dataclass(frozen=True)"):
+        Criterion(Tempered(), RCAD_TERMS)

@@ -344,3 +344,32 @@ def test_measuring_draws_none_of_the_users_random_numbers(alpha: Any) -> None:
     torch.manual_seed(0)
     nn.Linear(4, CLASSES)
     assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_a_step_that_failed_does_not_count() -> None:
+    criterion, (x, y) = RCAD(), (X, Y)
+
+    def failing(x: Tensor) -> Tensor:
+        raise KeyboardInterrupt
+
+    for _ in range(BATCHES):
+        with pytest.raises(KeyboardInterrupt):
+            criterion.backward(failing, 2 * x, y)
+    assert (criterion.alpha, criterion.settled) == ("auto", False)
+    taught(criterion, [(x, y)])
+    before = criterion.alpha
+    with pytest.raises(KeyboardInterrupt):
+        criterion.backward(failing, 2 * x, y)
+    taught(criterion, [(x, y)])
+    assert before == criterion.alpha == four_digits(suggest_alpha(x, y))
+
+
+@pytest.mark.parametrize("alpha", [0.5, "auto"])
+def test_one_number_for_each_example_needs_no_second_dimension(alpha: Any) -> None:
+    x, y, nets = torch.rand(20), torch.arange(20) % CLASSES, []
+    for rows in (x, x[:, None]):
+        torch.manual_seed(0)
+        nets.append(nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (20, 1)), nn.Linear(1, CLASSES)))
+        RCAD(alpha, 0.1).backward(nets[-1], rows, y)
+    assert torch.equal(*(net[2].weight.grad for net in nets))
+    taught(RCAD(**GAUSSIAN), [(x, x)], nn.Sequential(nn.Unflatten(0, (20, 1)), nn.Linear(1, 2)))

@@ -150,7 +150,7 @@ class Criterion:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
-        calls = self._counter.value
+        calls, gauge = self._counter.value, vars(self._gauge).copy()
         try:
             with nullcontext(False) if after_pass is not None else whole_steps(model, x) as hooked:
                 plan, views = self._planned(model, x, y, step, options)
@@ -159,6 +159,8 @@ class Criterion:
                 return self._run_backward(passes, plan, views, hooked=hooked)
         except BaseException as error:
             self._counter.value = calls  # the step was not taken
+            vars(self._gauge).update(gauge)
+            self.loss = self._gauge.loss()
             if isinstance(error, RuntimeError) and "backward through the graph a second time" in str(error):
                 raise InputError(
                     "expected passes with graphs of their own, but got one that they share, such as a weight that the "

@@ -39,7 +39,7 @@ def unit(g: Tensor, norm: Norm) -> Tensor:
     if norm == "linf":
         return g.sign()
     # Dividing by the largest entry first keeps the squares of tiny gradients from underflowing.
-    flat = g.flatten(1)
+    flat = g.flatten(1) if g.ndim > 1 else g[:, None]
     flat = flat / flat.abs().amax(1, keepdim=True).clamp(min=torch.finfo(g.dtype).tiny)
     length: Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
     return (flat / length.clamp(min=0.5)).nan_to_num_().view_as(g)  # inf or NaN made all of an example's entries NaN

@@ -247,7 +247,7 @@ class Gauge:
             self._seen = []  # targets of another shape for such inputs: the likelihood refused those before
         room = min(SAMPLE, NUMBERS // max(x[0].numel(), 1)) - sum(len(part) for part, _ in self._seen)
         if not self._seen or (alike and room > 0):
-            self._seen.append((x[: max(room, 2)].clone(), target[: max(room, 2)].detach().clone()))
+            self._seen = [*self._seen, (x[: max(room, 2)].clone(), target[: max(room, 2)].detach().clone())]
         if self.alpha is None or self.batches & (self.batches - 1) == 0:
             self._measure(likelihood)
         if self.settled:
@@ -311,7 +311,7 @@ def among_reals(x: Tensor, target: Tensor) -> float | None:
     Then an example whose target is a deviation away or more stands for one of another class.
     """
     rows = _rows(x)
-    if x.ndim == 2:
+    if x.ndim <= 2:
         return REAL_STEP * rows.var(0, correction=0).mean().sqrt().item() or None
     y = target.flatten(1).float() if target.ndim > 1 else target.float()[:, None]
     near = torch.cdist(y, y) < y.std(0).norm()
