@@ -372,3 +372,13 @@ def test_lazy_layers_may_be_made_by_a_loss_without_a_clean_pass(where: Any) -> N
     fresh = nn.BatchNorm2d(6)
     fresh(seen[-1])
     assert all(map(torch.equal, net.buffers(), fresh.buffers()))
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm2d(6), nn.InstanceNorm2d(6, track_running_stats=True)])
+def test_averages_that_a_call_is_given_stay_at_x(layer: nn.Module) -> None:
+    (x, y), net = images(), own(layer)
+    given = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    tensors = {**dict(net.named_parameters()), **given}
+    RCAD(0.5, 0.1).backward(lambda x: functional_call(net, tensors, (x,)), x, y)
+    net(x)
+    torch.testing.assert_close(given, dict(net.named_buffers()))

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from rcad.errors import InputError
@@ -147,7 +148,7 @@ def _found(parts: list[Any]) -> list[nn.Module]:
         new = [one for one in _held(part) if gc.is_tracked(one) and id(one) not in seen]
         parts += new[: max(MANY - len(parts), 0)]
         seen |= {id(one) for one in new}
-    return [part for part in parts if isinstance(part, nn.Module)]
+    return [part for part in parts if issubclass(type(part), nn.Module)]  # and no proxy of one
 
 
 def _held(part: Any) -> list[Any]:
@@ -218,13 +219,18 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     fixed = [m for m in fixed if hasattr(m, "running_mean")] + [m for m in layers if not _reads_flag(m)]
     averages = [(m, name, b) for m in fixed for name, b in m.named_buffers(recurse=False)]
     before = [average.clone() for _, _, average in averages]
+    momenta = [(m, m.momentum) for m in layers if isinstance(m, _InstanceNorm)]
     for layer in layers:
         layer.track_running_stats = False
+    for layer, _ in momenta:
+        layer.momentum = 0.0  # for averages that functional_call was given
     try:
         yield
     finally:
         for layer in layers:
             layer.track_running_stats = True
+        for layer, momentum in momenta:
+            layer.momentum = momentum
         for layer in lazy:
             if not isinstance(layer, LazyModuleMixin):
                 layer.reset_running_stats()
