@@ -9,7 +9,7 @@ from scipy import stats
 from torch import nn
 from torch.nn.functional import mse_loss, nll_loss
 
-from one_line import refusals
+from one_line import fails_in_one_line, refusals
 from rcad import Cutmix, Cutout, FeatureAscent, Flip, Mixup, PadCrop, augment, methods
 from rcad.loss.augmentations import beta
 from rcad.models import build
@@ -190,3 +190,14 @@ test_wrong_values_are_named = refusals(
     (lambda: FeatureAscent(rounds=0), "expected rounds to be a whole number >= 1"),
     (lambda: FeatureAscent(gamma=-1.0), "expected gamma to be a finite number >= 0"),
 )
+
+
+@pytest.mark.parametrize("step", ALL, ids=lambda step: type(step).__name__)
+def test_a_mask_is_not_left_behind(step) -> None:
+    x, _ = images()
+    for mask in (torch.randint(CLASSES, (7, 8, 8)), torch.rand(7, CLASSES, 8, 8)):
+        if isinstance(step, Cutout | Mixup):
+            augment([step], x, mask, classes=CLASSES)
+            continue
+        with fails_in_one_line("expected one target for each image with", "augment images and masks by yourself"):
+            augment([step], x, mask, classes=CLASSES)

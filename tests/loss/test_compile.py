@@ -104,3 +104,22 @@ def test_batches_of_other_sizes(way):
         criterion(plain, x, y).backward()
         (criterion(fast, x, y) if objective is None else objective(x, y).total).backward()
     assert_same_state(plain, compiled)
+
+
+@pytest.mark.parametrize("way", ["objective", "criterion"])
+def test_nothing_is_compiled_anew_from_call_to_call(way: str) -> None:
+    (x, y), net = images(), smooth_net()
+    criterion, objective = Criterion(terms=TERMS), Objective(net, terms=TERMS)
+    call = {"objective": lambda: objective(x, y).total, "criterion": lambda: criterion(net, x, y)}[way]
+    compiled, frames = torch.compile(call, backend="eager", dynamic=False), []
+    for _ in range(12):
+        compiled().backward()
+        frames.append(torch._dynamo.utils.counters["frames"]["total"])
+    assert frames[1:] == frames[1:2] * 11
+
+
+def test_plain_training_is_one_graph() -> None:
+    (x, y), nets = images(), [smooth_net(), smooth_net()]
+    torch.compile(Objective(nets[0]), backend="eager", fullgraph=True)(x, y).total.backward()
+    Objective(nets[1])(x, y).total.backward()
+    assert_same_state(*nets)

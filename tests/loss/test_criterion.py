@@ -1,5 +1,6 @@
 """The drop-in surface: what a practitioner's loop does with it, and what a step leaves behind that was broken off."""
 
+import copy
 import logging
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 from fused_cases import CASES
-from one_line import refusals
+from one_line import fails_in_one_line, refusals
 from rcad import (
     RCAD,
     Categorical,
@@ -180,3 +181,21 @@ def test_the_meta_device_is_refused():
             call(norm_net().to("meta"), x, y)
     with pytest.raises(InputError, match="expected x with values, but got the meta device"):
         suggest_alpha(x.to("meta"), y)
+
+
+@pytest.mark.parametrize("name", ["alpha", "lam"])
+def test_a_number_that_would_change_nothing_cannot_be_set(name: str) -> None:
+    criterion = RCAD(0.5, 0.1)
+    with fails_in_one_line(f"expected the {name} that the criterion was built with", f"got {name} = 0.2; build a new"):
+        setattr(criterion, name, 0.2)
+    assert (criterion.alpha, criterion.lam, copy.deepcopy(criterion).lam) == (0.5, 0.1, 0.1)
+
+
+def test_a_hook_of_a_parameter_sees_the_whole_gradient() -> None:
+    (x, y), nets = images(), [smooth_net(), smooth_net()]
+    for net in nets:
+        for parameter in net.parameters():
+            parameter.register_hook(lambda gradient: gradient.clamp(-1e-3, 1e-3))
+    RCAD(0.5, 3.0)(nets[0], x, y).backward()
+    RCAD(0.5, 3.0).backward(nets[1], x, y)
+    assert_same_state(*nets)

@@ -279,3 +279,22 @@ def test_the_targets_of_every_view_are_checked(name, fused):
     for target, rest in wrong:
         with pytest.raises(InputError, match="expected labels from 0 to 4"):
             take(fused, CASES[name], deep_norm_net(), x, target, **rest)
+
+
+class MovingScale(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.ones(()))
+
+    def forward(self, x):
+        self.scale = 0.9 * self.scale + 0.1 * x.detach().abs().mean()
+        return x / self.scale
+
+
+@pytest.mark.parametrize("layer", [nn.InstanceNorm2d(3, track_running_stats=True), MovingScale()])
+def test_a_scale_that_overflows_leaves_the_buffers_of_every_layer_finite(layer: nn.Module) -> None:
+    net, (x, y) = nn.Sequential(layer, smooth_net()), images()
+    with torch.autocast("cpu", dtype=torch.float16):
+        take(True, CASES["rcad"], net, x, y, scaler=torch.amp.GradScaler("cpu", init_scale=2.0**24))
+    assert not all(bool(gradient.isfinite().all()) for gradient in gradients(net).values())
+    assert all(bool(buffer.isfinite().all()) for buffer in net.buffers())

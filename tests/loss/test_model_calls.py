@@ -1,8 +1,9 @@
 """A model is left as it was found, and its output is found whatever it returns."""
 
+import copy
 from functools import partial
-from types import SimpleNamespace
-from typing import NamedTuple
+from types import ModuleType, SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from torch.func import functional_call
 from torch.nn.utils import spectral_norm
 
 from one_line import fails_in_one_line, refusals
-from rcad import RCAD, Criterion, Objective, frozen_batch_stats
-from rcad.loss.model_calls import logits_of
+from rcad import RCAD, Criterion, GradientStep, Objective, RandomStep, Term, frozen_batch_stats
+from rcad.loss.model_calls import logits_of, modules_behind
 from small_nets import assert_same_state, images, norm_net, smooth_net
 
 LOGITS = torch.randn(3, 4)
@@ -198,3 +199,98 @@ def test_state_of_other_kinds_moves_at_every_pass():
     assert not torch.equal(*(net.get_buffer("1.weight_u") for net in (ours, plain)))
     plain(x)
     assert torch.equal(*(net.get_buffer("1.weight_u") for net in (ours, plain)))
+
+
+class Reading(nn.BatchNorm2d):
+    """Hands its averages on whatever the flag says."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.num_batches_tracked += 1
+        tensors = self.running_mean, self.running_var, self.weight, self.bias
+        return nn.functional.batch_norm(x, *tensors, training=True, momentum=0.1)
+
+
+class Replacing(nn.BatchNorm2d):
+    """Makes new averages in place of the old ones."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.running_mean = 0.9 * self.running_mean + 0.1 * x.detach().mean((0, 2, 3))
+        return super().forward(x)
+
+
+class Unregistered(nn.Module):
+    def __init__(self, net: nn.Module, way: str) -> None:
+        super().__init__()
+        self.scale = nn.Linear(1, 1)
+        held = {"list": [net], "method": net.forward, "dict": {"net": [net]}, "lambda": lambda x: net(x)}
+        self.__dict__["held"] = held.get(way, net)
+
+    def forward(self, x: Tensor) -> Tensor:
+        held: Any = self.held
+        held = held["net"] if isinstance(held, dict) else held
+        output: Tensor = self.scale.weight * (held[0] if isinstance(held, list) else held)(x)
+        return output
+
+
+class Holder:
+    net = GLOBAL
+
+
+def own(layer: nn.Module) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 6, 3), layer, nn.ReLU(), nn.Flatten(), nn.Linear(216, 5))
+
+
+ELSEWHERE = ModuleType("elsewhere")
+vars(ELSEWHERE)["net"] = GLOBAL
+FURTHER = {
+    **{
+        way: lambda way=way: (Unregistered(net := norm_net(), way), net) for way in ("list", "dict", "method", "lambda")
+    },
+    "itself": lambda: (Unregistered(net := norm_net(), "itself"), net),
+    "two": lambda: (Unregistered(nn.Sequential(Unregistered(net := norm_net(), "list")), "method"), net),
+    "nested": lambda: (lambda x: (lambda z: GLOBAL(z))(x), GLOBAL),
+    "of a module": lambda: (lambda x: ELSEWHERE.net(x), GLOBAL),
+    "of a class": lambda: (lambda x: Holder.net(x), GLOBAL),
+    "reading": lambda: (net := own(Reading(6)), net),
+    "replacing": lambda: (net := own(Replacing(6)), net),
+    "instances": lambda: (net := own(nn.InstanceNorm2d(6, track_running_stats=True)), net),
+}
+
+
+@pytest.mark.parametrize("name", FURTHER)
+def test_averages_stay_at_x_in_layers_of_ones_own_and_in_nets_that_are_not_registered(name: str) -> None:
+    (x, y), (model, net) = images(), FURTHER[name]()
+    plain = copy.deepcopy(net)
+    for _ in range(2):
+        RCAD(0.5, 0.1).backward(model, x, y)
+        RCAD(0.5, 0.1)(model, x, y).backward()
+        plain(x), plain(x)
+    for (key, buffer), expected in zip(net.named_buffers(), plain.buffers(), strict=True):
+        torch.testing.assert_close(buffer, expected, msg=key)
+
+
+def test_a_net_that_holds_itself_is_found_once() -> None:
+    net = norm_net()
+    net.again, net[1].up = net.forward, [net]  # type: ignore[assignment]
+    assert modules_behind(net) == [net]
+
+
+@pytest.mark.parametrize("where", [RandomStep(0.5), GradientStep(0.5)])
+def test_lazy_layers_may_be_made_by_a_loss_without_a_clean_pass(where: Any) -> None:
+    (x, y), net = images(), nn.Sequential(nn.LazyConv2d(6, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(5))
+    seen: list[Tensor] = []
+    net[1].register_forward_hook(lambda module, args, output: seen.append(args[0].detach()))
+    Criterion(terms=[Term("nll", where=where)]).backward(net, x, y)
+    fresh = nn.BatchNorm2d(6)
+    fresh(seen[-1])
+    assert all(map(torch.equal, net.buffers(), fresh.buffers()))
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm2d(6), nn.InstanceNorm2d(6, track_running_stats=True)])
+def test_averages_that_a_call_is_given_stay_at_x(layer: nn.Module) -> None:
+    (x, y), net = images(), own(layer)
+    given = {name: buffer.clone() for name, buffer in net.named_buffers()}
+    tensors = {**dict(net.named_parameters()), **given}
+    RCAD(0.5, 0.1).backward(lambda x: functional_call(net, tensors, (x,)), x, y)
+    net(x)
+    torch.testing.assert_close(given, dict(net.named_buffers()))

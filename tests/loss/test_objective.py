@@ -1,6 +1,8 @@
 """Terms as values and which of them are due; then their sum: views, weights, mappings, dense outputs, autocast."""
 
 import os
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -196,3 +198,43 @@ def test_inference_mode_is_named():
             objective(x, y)
     with fails_in_one_line("expected an input made outside torch.inference_mode()"):
         objective(inside, y)
+
+
+def test_targets_weights_and_other_inputs_made_in_inference_mode_are_named() -> None:
+    (x, y), objective = images(), Objective(Two(), terms=RCAD_TERMS, input_key="x")
+    with torch.inference_mode():
+        x_made, y_made, weight = x + 0, y + 0, torch.ones(len(x))
+    inputs = {"x": x, "other": x}
+    for call in (objective, partial(Criterion(terms=RCAD_TERMS, input_key="x").backward, objective.model)):
+        with fails_in_one_line("expected a target made outside torch.inference_mode()", "pass its clone()"):
+            call(inputs, y_made)
+        with fails_in_one_line("expected a weight made outside torch.inference_mode()"):
+            call(inputs, y, weight=weight)
+        with fails_in_one_line("expected an input made outside torch.inference_mode()"):
+            call({"x": x, "other": x_made}, y)
+        call({"x": x, "other": x_made.clone()}, y_made.clone())
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = smooth_net()
+
+    def forward(self, x, other):
+        return self.net(x * other)
+
+
+@dataclass
+class Tempered:
+    temperature: float = 2.0
+
+    def nll(self, output, target):
+        return nn.functional.cross_entropy(output / self.temperature, target, reduction="none")
+
+    def entropy(self, output, valid=None):
+        return Categorical().entropy(output / self.temperature)
+
+
+def test_a_likelihood_that_cannot_be_hashed_is_named() -> None:
+    with fails_in_one_line("expected a likelihood that can be hashed, but got", "write @dataclass(frozen=True)"):
+        Criterion(Tempered(), RCAD_TERMS)

@@ -157,3 +157,12 @@ test_wrong_values_are_named = refusals(
     (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
     (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
 )
+
+
+def test_a_gradient_that_is_not_finite_gives_no_direction() -> None:
+    gradient = torch.randn(4, 3, 2)
+    broken = gradient.clone()
+    broken[1, 0, 0], broken[2, 1, 1], broken[3, 2, 0] = math.inf, -math.inf, math.nan
+    assert torch.equal(unit(broken, "l2"), torch.cat([unit(gradient, "l2")[:1], torch.zeros(3, 3, 2)]))
+    assert bool(unit(broken, "linf").isfinite().all())
+    assert torch.equal(torch.compile(unit, backend="eager", fullgraph=True)(broken, "l2"), unit(broken, "l2"))

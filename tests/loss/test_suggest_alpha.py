@@ -277,3 +277,61 @@ torch.distributed.destroy_process_group()
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without distributed")
 def test_processes_take_the_mean_of_what_they_see():
     in_two(WORKER)
+
+
+def test_whole_numbers_keep_their_digits_and_one_column_needs_no_second_dimension() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, y = (60 * torch.randn(200, generator=generator)).long(), torch.randint(2, (200,), generator=generator)
+    alpha = suggest_alpha(x, y)
+    assert alpha == suggest_alpha(x[:, None].double(), y)
+    assert alpha == suggest_alpha(x + 1_700_000_000, y) == suggest_alpha(x.int() + 1_700_000_000, y)
+
+
+def test_numbers_of_the_other_byte_order_are_read() -> None:
+    x, y = X.numpy(), Y.numpy()
+    assert suggest_alpha(x.astype(">f4"), y.astype(">i8")) == suggest_alpha(x.astype("<f4"), y)
+
+
+def test_distances_that_are_too_large_are_named() -> None:
+    with fails_in_one_line("expected examples whose distances can be measured, but got", "scale their columns"):
+        suggest_alpha(1e25 * X.flatten(1), Y)
+
+
+@pytest.mark.parametrize("alpha", [0.5, "auto"])
+def test_measuring_draws_none_of_the_users_random_numbers(alpha) -> None:
+    x, y = torch.rand(2_100, 4), torch.arange(2_100) % CLASSES
+    torch.manual_seed(0)
+    RCAD(alpha, 0.1).backward(nn.Linear(4, CLASSES), x, y)
+    after = torch.get_rng_state()
+    torch.manual_seed(0)
+    nn.Linear(4, CLASSES)
+    assert torch.equal(torch.get_rng_state(), after)
+
+
+def test_a_step_that_failed_does_not_count() -> None:
+    criterion, (x, y) = RCAD(), (X, Y)
+
+    def failing(x):
+        raise KeyboardInterrupt
+
+    for _ in range(BATCHES):
+        with pytest.raises(KeyboardInterrupt):
+            criterion.backward(failing, 2 * x, y)
+    assert (criterion.alpha, criterion.settled) == ("auto", False)
+    taught(criterion, [(x, y)])
+    before = criterion.alpha
+    with pytest.raises(KeyboardInterrupt):
+        criterion.backward(failing, 2 * x, y)
+    taught(criterion, [(x, y)])
+    assert before == criterion.alpha == four_digits(suggest_alpha(x, y))
+
+
+@pytest.mark.parametrize("alpha", [0.5, "auto"])
+def test_one_number_for_each_example_needs_no_second_dimension(alpha) -> None:
+    x, y, nets = torch.rand(20), torch.arange(20) % CLASSES, []
+    for rows in (x, x[:, None]):
+        torch.manual_seed(0)
+        nets.append(nn.Sequential(nn.Flatten(0), nn.Unflatten(0, (20, 1)), nn.Linear(1, CLASSES)))
+        RCAD(alpha, 0.1).backward(nets[-1], rows, y)
+    assert torch.equal(*(net[2].weight.grad for net in nets))
+    taught(RCAD(**GAUSSIAN), [(x, x)], nn.Sequential(nn.Unflatten(0, (20, 1)), nn.Linear(1, 2)))

@@ -79,6 +79,9 @@ def augment(
     for step in steps:
         if x.ndim != 4 and not isinstance(step, Mixup):
             raise InputError(f"expected images (B, C, H, W) for {step}, but got shape {tuple(x.shape)}")
+        if target.ndim > 2 and isinstance(step, PadCrop | Flip | Cutmix):
+            got = f"but got {tuple(target.shape)}, which would stay where it is; augment images and masks by yourself"
+            raise InputError(f"expected one target for each image with {step}, {got}")
         x, target = step(x, target, classes=classes, generator=generator)
     return x, target
 

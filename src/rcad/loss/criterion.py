@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from rcad.errors import InputError, finite, one_of, shaped, whole
+from rcad.errors import InputError, finite, one_of, shaped, shown, whole
 from rcad.loss.augmentations import Alternating, Source
 from rcad.loss.fused import BackwardStep, refusal, third_backward
 from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
@@ -75,7 +75,7 @@ class Criterion:
         return self._gauge.settled
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs: how many calls were counted, and alpha as far as it was measured."""
+        """What a checkpoint needs: how many calls were counted, for every > 1, and alpha as far as it was measured."""
         return {"step": self._counter.value, "alpha": self._gauge.alpha, "batches": self._gauge.batches}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Criterion:
         """The passes of this step and their views, with alpha measured where that is due."""
         for option in options:
             one_of("an option", option, ("weight", "raw", "raw_target"))
-        number = self._counter.next(step)
+        number = self._counter.next(step) if self.asked.periods else 0  # a new one is compiled anew
         if self._gauge.busy:
             self.loss = self._gauge.look(model, x, y, number, options)
         plan = self.loss.plan(number)
@@ -150,7 +150,7 @@ class Criterion:
             raise InputError(f"expected as many examples for each of {runs} runs, but got a batch of {len(y)}")
         if not torch.is_grad_enabled():
             raise InputError("expected gradients to be enabled, but backward() was called under no_grad")
-        calls = self._counter.value
+        calls, gauge = self._counter.value, vars(self._gauge).copy()
         try:
             with nullcontext(False) if after_pass is not None else whole_steps(model, x) as hooked:
                 plan, views = self._planned(model, x, y, step, options)
@@ -159,6 +159,8 @@ class Criterion:
                 return self._run_backward(passes, plan, views, hooked=hooked)
         except BaseException as error:
             self._counter.value = calls  # the step was not taken
+            vars(self._gauge).update(gauge)
+            self.loss = self._gauge.loss()
             if isinstance(error, RuntimeError) and "backward through the graph a second time" in str(error):
                 raise InputError(
                     "expected passes with graphs of their own, but got one that they share, such as a weight that the "
@@ -169,7 +171,7 @@ class Criterion:
     def _run_backward(self, passes: BackwardStep, plan: Plan, views: Sequence[View], *, hooked: bool) -> Losses:
         reason = refusal(plan, views)
         if hooked and not plan.one_pass:
-            reason = "parameters have hooks that are called once their gradient is there, which must be the whole one"
+            reason = "parameters have hooks that are called with their gradient, which must be the whole one"
         if reason is None:
             own_backward = third_backward(plan, views, scaled=passes.scale is not None)
             if own_backward is not None:
@@ -214,6 +216,8 @@ class RCAD(Criterion):
         >>> criterion.backward(model, x, y)        # the same gradients, faster  # doctest: +SKIP
     """
 
+    lam: float
+
     def __init__(
         self,
         alpha: Alpha = AUTO,
@@ -239,7 +243,13 @@ class RCAD(Criterion):
         terms = (Term("nll"), Term("rcad", measure, weight, where, every))
         keys = {"input_key": input_key, "mask_key": mask_key}
         super().__init__(likelihood, terms, **keys, units=units, checks=checks, output=output, watch=True)
-        self._alpha, self.lam = alpha, weight
+        self._alpha, vars(self)["lam"] = alpha, weight
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("alpha", "lam"):
+            got = f"but got {name} = {shown(value)}"
+            raise InputError(f"expected the {name} that the criterion was built with, {got}; build a new one")
+        super().__setattr__(name, value)
 
     @property
     def alpha(self) -> Alpha:

@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.modules.lazy import LazyModuleMixin
 
 from rcad.errors import InputError
 
@@ -115,24 +116,39 @@ def as_module(model: Model | Forward) -> nn.Module | None:
 
 
 MANY = 500  # at so many things a callable is searched for modules
+_MODULES_OWN = vars(nn.Module()).keys()  # where a module keeps its parameters, buffers, children and hooks
+_unregistered: WeakKeyDictionary[nn.Module, WeakSet[nn.Module]] = WeakKeyDictionary()  # looked for once
 
 
 def modules_behind(model: Model | Forward) -> list[nn.Module]:
-    """The model if it is an nn.Module; else those that a method, partial, function or object holds, nearest first."""
+    """The model if it is an nn.Module; else those that a method, partial, function or object holds, nearest first.
+
+    After each come those that it holds unregistered: in a list, in its `__dict__`, or as a method of theirs.
+    """
     if isinstance(model, Forward):
         if model.behind is None:
             model.behind = modules_behind(model.model)
         return model.behind
-    if isinstance(model, nn.Module):
-        return [model]
     if torch.compiler.is_compiling():  # which cannot look into functions
-        return []
-    parts, seen = [model], {id(model)}
+        return [model] if isinstance(model, nn.Module) else []
+    if not isinstance(model, nn.Module):
+        return [one for found in _found([model]) for one in modules_behind(found)]
+    if model not in _unregistered:
+        _unregistered[model] = WeakSet()  # for those that hold each other
+        inside = list(model.modules())
+        values = [value for module in inside for name, value in vars(module).items() if name not in _MODULES_OWN]
+        hidden = _found([value for value in values if callable(value) or isinstance(value, list | tuple | dict)])
+        _unregistered[model] |= {one for found in hidden for one in modules_behind(found)} - set(inside)
+    return [model, *_unregistered[model]]
+
+
+def _found(parts: list[Any]) -> list[nn.Module]:
+    seen = {id(part) for part in parts}
     for part in parts:  # which grows
         new = [one for one in _held(part) if gc.is_tracked(one) and id(one) not in seen]
-        parts += new[: MANY - len(parts)]
+        parts += new[: max(MANY - len(parts), 0)]
         seen |= {id(one) for one in new}
-    return [part for part in parts if isinstance(part, nn.Module)]
+    return [part for part in parts if issubclass(type(part), nn.Module)]  # and no proxy of one
 
 
 def _held(part: Any) -> list[Any]:
@@ -142,7 +158,12 @@ def _held(part: Any) -> list[Any]:
         return []
     if isinstance(part, FunctionType):
         torchs = str(part.__globals__.get("__name__")).startswith("torch.")  # such as what torch.compile gives
-        named = [] if torchs else [part.__globals__.get(name) for name in part.__code__.co_names]
+        codes = [] if torchs else [part.__code__]
+        for code in codes:  # which grows by the functions inside
+            codes += [inner for inner in code.co_consts if isinstance(inner, CodeType)]
+        names = [name for code in codes for name in code.co_names]
+        named = [part.__globals__.get(name) for name in names]
+        named += [vars(one).get(name) for one in named if isinstance(one, ModuleType | type) for name in names]
         return [part.__closure__, part.__defaults__, part.__kwdefaults__, part.__dict__, *named]
     return [*gc.get_referents(part), vars(type(part)).get("__call__")]
 
@@ -159,7 +180,7 @@ def reenters(model: Model | Forward, output: Tensor) -> bool:
 
     Looked for once per model, in the graph of an output.
     """
-    if output.grad_fn is None or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or output.grad_fn is None:
         return False
     module = as_module(model)
     if module is None:
@@ -190,23 +211,36 @@ def frozen_batch_stats(model: Model | Forward) -> Iterator[None]:
     """
     training = [m for module in modules_behind(model) for m in module.modules() if m.training]
     layers = [m for m in training if isinstance(m, _NormBase) and m.track_running_stats]
-    # A scripted or exported layer reads no flag: its averages are put back, unseen by autograd, which needs none.
+    lazy: list[Any] = [m for m in layers if isinstance(m, LazyModuleMixin)]  # the first pass makes their averages
+    layers = [m for m in layers if m not in lazy] if lazy else layers
+    # A scripted or exported layer reads no flag, nor do InstanceNorm and many a forward of one's own: what they hold is
+    # put back, unseen by autograd, which needs none.
     fixed = [m for m in training if type(m) is nn.Module or isinstance(m, torch.jit.ScriptModule)]
-    averages = [b for m in fixed if hasattr(m, "running_mean") for b in m.buffers(recurse=False)]
-    before = [average.clone() for average in averages]
-    momenta = [layer.momentum for layer in layers]
+    fixed = [m for m in fixed if hasattr(m, "running_mean")] + [m for m in layers if not _reads_flag(m)]
+    averages = [(m, name, b) for m in fixed for name, b in m.named_buffers(recurse=False)]
+    before = [average.clone() for _, _, average in averages]
+    momenta = [(m, m.momentum) for m in layers if isinstance(m, _InstanceNorm)]
     for layer in layers:
-        if isinstance(layer, _InstanceNorm):  # hands its buffers on whatever the flag says
-            layer.momentum = 0.0
-        else:
-            layer.track_running_stats = False
+        layer.track_running_stats = False
+    for layer, _ in momenta:
+        layer.momentum = 0.0  # for averages that functional_call was given
     try:
         yield
     finally:
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.track_running_stats, layer.momentum = True, momentum
-        for average, value in zip(averages, before, strict=True):
+        for layer in layers:
+            layer.track_running_stats = True
+        for layer, momentum in momenta:
+            layer.momentum = momentum
+        for layer in lazy:
+            if not isinstance(layer, LazyModuleMixin):
+                layer.reset_running_stats()
+        for (module, name, average), value in zip(averages, before, strict=True):
             average.data.copy_(value)
+            setattr(module, name, average)
+
+
+def _reads_flag(layer: nn.Module) -> bool:
+    return "track_running_stats" in getattr(getattr(layer.forward, "__code__", None), "co_names", ())
 
 
 def keep_passes_whole() -> None:
@@ -250,7 +284,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 def whole_steps(model: Model, inputs: Inputs) -> Iterator[bool]:
     """Whatever interrupts the passes inside, `.grad` is then what it was: gradients of earlier batches are copied.
 
-    Gives whether a parameter has a hook for when its gradient is there, in which an optimizer may step.
+    Gives whether a parameter has a hook that is called with its gradient, to clip it or to step.
     """
     if torch.compiler.is_compiling() or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
         yield False
@@ -260,7 +294,7 @@ def whole_steps(model: Model, inputs: Inputs) -> Iterator[bool]:
     before = [(leaf, leaf.grad) for leaf in learned if leaf.is_leaf and leaf.requires_grad]
     values = [None if gradient is None else gradient.clone() for _, gradient in before]
     try:
-        yield any(getattr(leaf, "_post_accumulate_grad_hooks", None) for leaf, _ in before)
+        yield any(leaf._backward_hooks or getattr(leaf, "_post_accumulate_grad_hooks", None) for leaf, _ in before)
     except BaseException:
         for (leaf, gradient), value in zip(before, values, strict=True):
             if gradient is not None and value is not None:
@@ -330,8 +364,12 @@ def check_view(view: View, *, one_pass: bool) -> None:
     if weight is not None and not (isinstance(weight, Tensor) and weight.shape == (len(x),)):
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
         raise InputError(f"expected sample weights of shape ({len(x)},), but got {got}")
-    if x.is_inference():
-        raise InputError("expected an input made outside torch.inference_mode(), but got an inference tensor")
+    given = [("an input", x), ("a target", target), ("a weight", weight)]
+    given += [("an input", value) for value in view.forward.others.values()]
+    for name, tensor in [] if torch.compiler.is_compiling() else given if torch.is_grad_enabled() else given[:1]:
+        if isinstance(tensor, Tensor) and tensor.is_inference():
+            told = f"expected {name} made outside torch.inference_mode(), but got an inference tensor"
+            raise InputError(f"{told}; pass its clone()")
     module = as_module(view.forward)
     parameter = None if module is None else next(module.parameters(), None)
     for name, tensor in (("inputs", x), ("a model", parameter)):

@@ -115,7 +115,7 @@ class Loss:
 
 @dataclass
 class StepCounter:
-    """Counts the calls, for terms that rest on some of them."""
+    """Counts the calls, where terms rest on some of them."""
 
     value: int = 0
 
@@ -390,6 +390,6 @@ class Objective(nn.Module):
             generator: the source of randomness of the perturbations that draw.
             step: which step this is, for terms with every > 1; default: the calls are counted.
         """
-        plan = self.loss.plan(self.counter.next(step))
+        plan = self.loss.plan(self.counter.next(step) if self.loss.periods else 0)
         views = self.loss.views(self.model, plan, x, target, weight=weight, raw=raw, raw_target=raw_target)
         return evaluate(self.loss.likelihood, plan, views, generator=generator)

@@ -32,17 +32,17 @@ class OfInputs(float):
 
 
 def unit(g: Tensor, norm: Norm) -> Tensor:
-    """g scaled, per example, to length 1 in the given norm; a zero gradient stays zero."""
+    """g scaled, per example, to length 1 in the given norm; zero stays zero, and what overflowed becomes it in "l2"."""
     g = full_precision(g)
     if norm == "raw":
         return g
     if norm == "linf":
         return g.sign()
     # Dividing by the largest entry first keeps the squares of tiny gradients from underflowing.
-    flat = g.flatten(1)
+    flat = g.flatten(1) if g.ndim > 1 else g[:, None]
     flat = flat / flat.abs().amax(1, keepdim=True).clamp(min=torch.finfo(g.dtype).tiny)
     length: Tensor = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
-    return (flat / length.clamp(min=0.5)).view_as(g)
+    return (flat / length.clamp(min=0.5)).nan_to_num_().view_as(g)  # inf or NaN made all of an example's entries NaN
 
 
 def masked(step: Tensor, mask: Tensor | None) -> Tensor:

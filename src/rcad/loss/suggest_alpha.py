@@ -8,6 +8,7 @@ accuracy, CIFAR-100; among much noise, and by likelihood there, it is up to ten 
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -70,9 +71,9 @@ def nearest_other_class(
 
 
 def _rows(x: Tensor) -> Tensor:
-    """The examples as rows of float32, or of float64 where they are: offsets may take all digits of the former."""
-    flat = as_unit_float(x).flatten(1)
-    return flat if flat.dtype == torch.float64 else flat.float()
+    """The examples as rows of float32, or of float64 where they have more digits, which an offset may take."""
+    flat = as_unit_float(x).flatten(1) if x.ndim > 1 else as_unit_float(x)[:, None]
+    return flat.float() if flat.dtype == torch.float32 or flat.dtype.itemsize < 4 else flat.double()
 
 
 def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: torch.Generator | None = None) -> float:
@@ -105,7 +106,10 @@ def suggest_alpha(x: Any, y: Any, *, sample: int | None = SAMPLE, generator: tor
         elif low < -0.1 or high > 1.1:
             kind = OfInputs
     distance = nearest_other_class(x, y, sample=sample, generator=generator)
-    return kind(0.5 * distance[apart(distance)].quantile(0.5).item())
+    alpha = kind(0.5 * distance[apart(distance)].quantile(0.5).item())
+    if not math.isfinite(alpha):
+        raise InputError(f"expected examples whose distances can be measured, but got {alpha}; scale their columns")
+    return alpha
 
 
 def _tensor(name: str, values: Any) -> Tensor:
@@ -115,7 +119,7 @@ def _tensor(name: str, values: Any) -> Tensor:
         return values
     array = np.require(values, requirements=["C", "W"])  # torch warns of arrays that cannot be written
     try:
-        return torch.from_numpy(array)
+        return torch.from_numpy(array.astype(array.dtype.newbyteorder("="), copy=False))
     except TypeError:
         raise InputError(f"expected {name} to hold numbers, but got an array of {array.dtype}") from None
 
@@ -243,7 +247,7 @@ class Gauge:
             self._seen = []  # targets of another shape for such inputs: the likelihood refused those before
         room = min(SAMPLE, NUMBERS // max(x[0].numel(), 1)) - sum(len(part) for part, _ in self._seen)
         if not self._seen or (alike and room > 0):
-            self._seen.append((x[: max(room, 2)].clone(), target[: max(room, 2)].detach().clone()))
+            self._seen = [*self._seen, (x[: max(room, 2)].clone(), target[: max(room, 2)].detach().clone())]
         if self.alpha is None or self.batches & (self.batches - 1) == 0:
             self._measure(likelihood)
         if self.settled:
@@ -291,7 +295,8 @@ def measured(x: Tensor, target: Tensor, likelihood: Likelihood) -> float | None:
         labels = torch.unique(labels.flatten(1) if labels.ndim > 1 else labels, dim=0, return_inverse=True)[1]
     if bool((labels == labels[0]).all()):
         return None
-    return _half_median(nearest_other_class(x, labels))
+    own = torch.Generator(x.device).manual_seed(0)  # the user's random numbers stay as they are
+    return _half_median(nearest_other_class(x, labels, generator=own))
 
 
 def _real(target: Tensor, likelihood: Likelihood) -> bool:
@@ -306,7 +311,7 @@ def among_reals(x: Tensor, target: Tensor) -> float | None:
     Then an example whose target is a deviation away or more stands for one of another class.
     """
     rows = _rows(x)
-    if x.ndim == 2:
+    if x.ndim <= 2:
         return REAL_STEP * rows.var(0, correction=0).mean().sqrt().item() or None
     y = target.flatten(1).float() if target.ndim > 1 else target.float()[:, None]
     near = torch.cdist(y, y) < y.std(0).norm()

@@ -237,7 +237,12 @@ def plan_passes(likelihood: Likelihood, terms: Sequence[Term]) -> Plan:
 def _look(likelihood: Likelihood, view: ViewName, terms: tuple[Term, ...]) -> Look:
     choose = [getattr(term.where, "direction_loss", None) for term in terms]
     losses: list[Likelihood | None] = [None if chosen is None else chosen(likelihood) for chosen in choose]
-    directions = tuple(dict.fromkeys(loss for loss in losses if loss is not None))
+    try:
+        directions = tuple(dict.fromkeys(loss for loss in losses if loss is not None))
+    except TypeError:
+        raise InputError(
+            f"expected a likelihood that can be hashed, but got {shown(likelihood)}; write @dataclass(frozen=True)"
+        ) from None
     source = tuple(None if loss is None else directions.index(loss) for loss in losses)
     clean = tuple(term for term in terms if term.where is None)
     moves = [term.where for term, loss in zip(terms, losses, strict=True) if loss is not None]
