@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli import SIGNALS, USUAL, end, interrupted, reason_said
@@ -76,7 +77,10 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _signals_heard() -> Iterator[None]:
-    """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once."""
+    """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once.
+
+    So does the first during an import: packages catch what is raised inside theirs, or are left half-made by it.
+    """
     _ending.clear()
     heard = [number for number in SIGNALS if signal.getsignal(number) in USUAL]
     before = {number: signal.signal(number, _interrupt) for number in heard}
@@ -90,10 +94,17 @@ def _signals_heard() -> Iterator[None]:
 _ending: list[bool] = []
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     if _ending:
         end(number)
     _ending.append(True)
+    if any(inside.f_code.co_filename.startswith("<frozen importlib") for inside, _ in traceback.walk_stack(frame)):
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        if sys.stderr.isatty():  # a bar of progress hides the cursor
+            sys.stderr.write("\x1b[?25h")
+            sys.stderr.flush()
+        end(number)
     raise Interrupted(number)
 
 
