@@ -166,6 +166,9 @@ IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
 SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
 SLIP_SAID = "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"
+DOLLARS = lines("a|b|y", *(f"${i:,}|{i % 7}|{i / 8}" for i in range(1500, 3100, 50))).replace("$1,850", "ask")
+DATES = lines("a|y", *(f"2021-0{1 + i // 28}-{1 + i % 28:02}|{i / 8}" for i in range(99))).replace("2021-02-03", "soon")
+UNITS = lines("a|y", *(f"{'$' if k % 9 else 'x'}{k}|{k / 8}" for k in range(1, 200) for _ in "ab"))
 MIXED = lines("a|y", "$1,870.60|1", "1 870,60|2", *(f"{i},50|{i}" for i in range(20)))
 
 
@@ -213,6 +216,10 @@ test_bad_tables = refusals(
     ),
     (SLIP, {}, SLIP_SAID),
     (SLIP, {"target": "a"}, SLIP_SAID),
+    (DOLLARS, {}, "a number in line 9, column 'a' of .. , but got 'ask' among 31 different numbers; correct it"),
+    (DOLLARS, {"target": "a"}, "a number in line 9, column 'a' of .. , but got 'ask' among 31 different numbers"),
+    (DATES, {}, "a date in line 32, column 'a' of .. , but got 'soon' among 98 different dates; correct it"),
+    (UNITS, {}, "at most 100 levels in line 18, column 'a' of .. , but got 'x9' and 199 levels"),
     ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2^53 in size in line 3, column 'y'"),
     ("a,y\n1,2\n1,x\n", {"task": "regression"}, "a number in line 3, column 'y' of .. , but got 'x'"),
     ("a,y\n1,2\n1,3\n", {"task": "ranking"}, "task to be one of auto, classification, regression"),

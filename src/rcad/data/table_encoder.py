@@ -243,12 +243,13 @@ def check_numbers(table: Table, name: str) -> None:
             f"expected a number without commas in {table.where(text.row_of(comma), name)}, but got "
             f"{_short(comma)!r}; write 1.5 for 1,5 and 1000 for 1,000"
         )
-    strange = [level for level in text.levels if number_of(level) is None]
+    strange = [level for level in text.levels if not _styles(level)]
     count = len(text.levels) - len(strange)
     if strange and count >= _MANY_NUMBERS * len(strange):
+        dates = all(_styles(level) <= {*DATES} for level in text.levels)
         raise InputError(
-            f"expected a number in {table.where(text.row_of(strange[0]), name)}, but got {_short(strange[0])!r} "
-            f"among {count} different numbers; correct it, or leave it empty if it is missing"
+            f"expected a {'date' if dates else 'number'} in {table.where(text.row_of(strange[0]), name)}, but got "
+            f"{_short(strange[0])!r} among {count} different {'dates' if dates else 'numbers'}; correct it, or leave it empty if it is missing"
         )
 
 
@@ -256,7 +257,7 @@ def _unlike(levels: Sequence[str]) -> list[str] | None:
     """Two numbers or dates that no one style reads; None where a text is neither, or one style reads all."""
     styles: dict[str, set[Style]] = {}
     for level in levels:
-        styles[level] = {style for style in get_args(Style) if _parse(level, style) is not None}
+        styles[level] = _styles(level)
         if not styles[level]:
             return None
     one = min(levels, key=lambda level: len(styles[level]), default="")
@@ -330,7 +331,7 @@ def _choose(table: Table, name: str, style: Style | None) -> ColumnCode:
         return ColumnCode(name, style=style)
     text = table.text(name)
     if len(text.levels) > MOST_LEVELS:
-        level = next((level for level in text.levels if number_of(level) is None), text.levels[0])
+        level = next((level for level in text.levels if not _styles(level)), text.levels[0])
         raise InputError(
             f"expected numbers or at most {MOST_LEVELS} levels in {table.where(text.row_of(level), name)}, but got "
             f"{_short(level)!r} and {len(text.levels)} levels; correct it, or drop the column (--drop)"
@@ -354,6 +355,11 @@ def _parse(text: str, style: Style) -> float | None:
             return None
         return float(bare.replace(",", "") if style == "point" else bare.replace(".", "").replace(",", "."))
     return _days(text, style)
+
+
+def _styles(text: str) -> set[Style]:
+    """The ways of writing numbers in which a text is one."""
+    return {style for style in get_args(Style) if _parse(text, style) is not None}
 
 
 def _bare(text: str) -> str:
