@@ -324,6 +324,11 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
     assert len(read(lines("name,y", *(f"u{i},{i}.5" for i in range(9)))).columns) == 10
 
 
+def test_a_column_without_any_value_is_left_out():
+    data = read("a,b,y\n1,,1.5\n2,?,2.5\n3,na,7\n")
+    assert (data.columns, data.omissions) == (("a",), ("left out: 'b', empty in every row",))
+
+
 def test_levels_that_only_case_and_spaces_tell_apart_are_named():
     cells = ["yes", "Yes", "no", "NO", "new  york", "New York"]
     data = read(lines("a,b,y", *(f"{cell},{'uv'[i % 2]},{'pP'[i % 2]}" for i, cell in enumerate(cells * 2))))

@@ -70,14 +70,14 @@ class ColumnCode:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """The encoding of a table's features; `left_out` are columns that name the rows, and why they are taken to."""
+    """The encoding of a table's features; `left_out` are columns that name the rows or are empty, and why."""
 
     codes: tuple[ColumnCode, ...]
     left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def fit(cls, table: Table, names: Sequence[str]) -> TableEncoder:
-        """Choose an encoding for each of these columns of a table of all rows; those that name rows are left out.
+        """Choose an encoding for each of these columns of a table of all rows; those that tell nothing are left out.
 
         A column is numeric when all its values are numbers or dates, in one way of writing them. Levels are sorted.
         """
@@ -86,7 +86,7 @@ class TableEncoder:
             style = style_of(table.columns[name])
             if style is None:
                 check_numbers(table, name)
-            if reason := _names_rows(table, name, style):
+            if reason := _tells_nothing(table, name, style):
                 left_out.append((name, reason))
             else:
                 codes.append(_choose(table, name, style))
@@ -273,8 +273,10 @@ def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:
     return (*sorted(column.levels[k] for k in frequent if counts[k]), *missing)
 
 
-def _names_rows(table: Table, name: str, style: Style | None) -> str | None:
-    """Why a column is taken to name its rows and to predict nothing; None where it is not."""
+def _tells_nothing(table: Table, name: str, style: Style | None) -> str | None:
+    """Why a column is taken to name its rows or be empty, and to predict nothing; None where it is not."""
+    if style == "plain" and np.isnan(numbers(table, name, largest=np.inf)).all():
+        return "empty in every row"
     unnamed = UNNAMED.fullmatch(name) is not None
     if len(table) < _FEW_ROWS and not unnamed:
         return None
