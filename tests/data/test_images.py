@@ -281,7 +281,11 @@ def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message
 @pytest.mark.parametrize(
     ("names", "tables", "message"),
     [
-        (["a.png"], [], "a table of labels beside the images in .*images, but got none; pass labels= .* for each class$"),
+        (
+            ["a.png"],
+            [],
+            "a table of labels beside the images in .*images, but got none; pass labels= .* for each class$",
+        ),
         (["a.png"], ["u.csv", "v.csv"], "beside the images in .*images, but got u.csv, v.csv; pass labels="),
         ([], ["train.csv"], "images in .*images, but got none; put those there that train.csv lists$"),
     ],

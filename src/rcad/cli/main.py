@@ -52,6 +52,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
 }
 """Where each command is, in the order of a newcomer's first hour; a module is imported when its command is wanted."""
+TAKE_DATA = ("train", "compare", "tune", "suggest-alpha")
 TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
 UNEXPECTED, USAGE, BROKEN_PIPE = 1, 2, 141
 # What a path or a disk can be like, whatever the program does.
@@ -210,7 +211,7 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
     if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
         return f"expected {match[1]}, but it is missing"
     if match := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):
-        hint = f"; did you mean --data {match[1]}?" if arguments[0] in ("train", "compare", "tune") else ""
+        hint = f"; did you mean --data {match[1]}?" if arguments[0] in TAKE_DATA else ""
         return f"expected options, but got {match[1]!r}{hint}"
     if match := re.match(r"No such option:? '?(-[\w-]+)", message):
         name = match[1].lstrip("-")
