@@ -40,7 +40,7 @@ builtins.__import__ = importing
     "a package's import that catches all": """\
 class Finder:
     def find_spec(self, name, *rest):
-        if name == "rcad.runs.store":
+        if name == "rcad.cli.runs":
             sys.meta_path.remove(self)
             try:
                 pause()

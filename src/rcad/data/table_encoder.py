@@ -246,10 +246,10 @@ def check_numbers(table: Table, name: str) -> None:
     strange = [level for level in text.levels if not _styles(level)]
     count = len(text.levels) - len(strange)
     if strange and count >= _MANY_NUMBERS * len(strange):
-        dates = all(_styles(level) <= {*DATES} for level in text.levels)
+        kind = "date" if all(_styles(level) <= {*DATES} for level in text.levels) else "number"
         raise InputError(
-            f"expected a {'date' if dates else 'number'} in {table.where(text.row_of(strange[0]), name)}, but got "
-            f"{_short(strange[0])!r} among {count} different {'dates' if dates else 'numbers'}; correct it, or leave it empty if it is missing"
+            f"expected a {kind} in {table.where(text.row_of(strange[0]), name)}, but got {_short(strange[0])!r} among "
+            f"{count} different {kind}s; correct it, or leave it empty if it is missing"
         )
 
 
