@@ -42,6 +42,20 @@ def test_import_of_images_says_what_was_found(cli: Cli) -> None:
     assert list(Path("cache").rglob("manifest.json"))
 
 
+def test_import_says_a_finding_a_line(done: Cli) -> None:
+    rows = "".join(f"u{i},{'yYn'[i % 3]},1,,{i / 8}\n" for i in range(12))
+    files(my_dot_csv=f"name,a,b,c,y\n{rows}")
+    lines = done("data", "import", "my.csv", "--target", "y").out.split("\n\n")[0].splitlines()
+    assert [line[10:] for line in lines[-5:]] == [
+        "my.csv: 12 rows; 2 of 5 columns are inputs, 'y' is the target; "
+        "regression, since the target has 12 numeric values (--task to change)",
+        "left out: 'name', a different text in every row",
+        "left out: 'c', empty in every row",
+        "column 'b': the same value in every row predicts nothing; leave out with --drop b",
+        "column 'a': 'Y' and 'y' differ by case or spaces alone; write them alike",
+    ]
+
+
 def printed_command(out: str) -> list[str]:
     """The words of the command at the end, as a shell would read them, without its name."""
     name, *words = shlex.split(out.rpartition("\ntrain on it: ")[2])

@@ -37,6 +37,17 @@ def importing(name, *rest):
     return real(name, *rest)
 builtins.__import__ = importing
 """,
+    "a package's import that catches all": """\
+class Finder:
+    def find_spec(self, name, *rest):
+        if name == "rcad.cli.runs":
+            sys.meta_path.remove(self)
+            try:
+                pause()
+            except BaseException:
+                raise ValueError("half-made") from None
+sys.meta_path.insert(0, Finder())
+""",
     "its work": "import rcad.runs.store as store; store.Store.records = lambda *_, **__: pause()",
     "its end": "import rcad.cli, atexit; atexit.register(pause)",
     "the page of a search": "import rcad.study.outputs as files; files.html.page = lambda *_, **__: pause()",

@@ -228,6 +228,14 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     assert dataset.omissions[2].startswith("1 of 3 images skipped, e.g.: expected ")
     assert load(root, skip_bad=True).omissions == dataset.omissions, "the cache remembers"
     assert all(sentence in dataset.note for sentence in dataset.omissions)
+    (root / "train.csv").write_text(TABLE + "gone.png,owl\nd.png,\n")
+    dataset = load(root, skip_bad=True)
+    assert dataset.omissions[:3] == (
+        "1 row without a label skipped",
+        "1 row without an image skipped",
+        "no image is left of 'owl'",
+    )
+    assert not any("does not list them" in sentence for sentence in dataset.omissions), "d.png is listed"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -257,7 +265,8 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
         (TABLE + "b.png,cat\na.png,cat\na.png,dog\n", {}, "'cat' in line 5, like 1 more of 3 images; "),
         (TABLE + "gone.png,cat\nlost.png,cat\n", {}, "'gone.png' of line 5, .* missing, as are 1 more of 5; "),
         ("file,a,b\na.png,1,2\nb.png,2,1\n", HERE, r"one column of classes in .*, but got a, b; pass"),
-        ("name,label\nx,1\ny,2\n", HERE, "that names the images in .*; pass file_column="),
+        ("name,label\nx,1\ny,2\n", HERE, r"that names .* none \(first: 'x'; first image: 'a.png'\); pass labels= and"),
+        (",name,label\n0,x,1\n1,y,2\n", {}, r"names the images in .* none \(first: 'x'; first image: 'a.png'\); pass"),
         (TABLE, {"labels": "other.csv"}, "a table of labels at other.csv, but there is none"),
         (TABLE, {"target": "label"}, r"expected label_column \(--label-column\) for .*, but got 'target', for tables$"),
         (TABLE, {**HERE, "label_column": "lable"}, r"label_column to be a column .* did you mean 'label'\?"),
@@ -267,6 +276,26 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):
     with fails_in_one_line(match=message):
         load(kaggle(table), **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "tables", "message"),
+    [
+        (
+            ["a.png"],
+            [],
+            "a table of labels beside the images in .*images, but got none; pass labels= .* for each class$",
+        ),
+        (["a.png"], ["u.csv", "v.csv"], "beside the images in .*images, but got u.csv, v.csv; pass labels="),
+        ([], ["train.csv"], "images in .*images, but got none; put those there that train.csv lists$"),
+    ],
+)
+def test_of_images_beside_a_table_it_is_said_what_is_amiss(tmp_path, names, tables, message):
+    write(tmp_path / "images", **{name.replace(".", "_dot_"): red(1) for name in names})
+    for name in tables:
+        (tmp_path / name).write_text(TABLE)
+    with fails_in_one_line(match=message):
+        load(tmp_path)
 
 
 def test_class_folders_stay_what_they_are(kaggle, tmp_path):

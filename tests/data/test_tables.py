@@ -166,6 +166,9 @@ IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
 SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
 SLIP_SAID = "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"
+DOLLARS = lines("a|b|y", *(f"${i:,}|{i % 7}|{i / 8}" for i in range(1500, 3100, 50))).replace("$1,850", "ask")
+DATES = lines("a|y", *(f"2021-0{1 + i // 28}-{1 + i % 28:02}|{i / 8}" for i in range(99))).replace("2021-02-03", "soon")
+UNITS = lines("a|y", *(f"{'$' if k % 9 else 'x'}{k}|{k / 8}" for k in range(1, 200) for _ in "ab"))
 MIXED = lines("a|y", "$1,870.60|1", "1 870,60|2", *(f"{i},50|{i}" for i in range(20)))
 
 
@@ -179,12 +182,15 @@ test_bad_tables = refusals(
     ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
     ("1,u,4\n3,v,5\n5,u,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
     (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .. t.csv, but got byte 0xe9 in line 2"),
+    ("Prices\n\na,y\n1,2\n", {}, "names in line 1 of .. t.csv, but it has 1 column and line 3 has 2; remove what"),
+    ("a\n1\n1,2\n", {}, "1 columns in line 3 of .. t.csv, but got 2"),
     ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
     ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
     ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .. , but got 2"),
     ("a,y\n1,2\n1,3\n", {"drop": ["a"]}, "a feature column beside 'y'"),
     ("a,y\n1,2\n1,3\n", {"drop": ["y"]}, "beside the target, but got 'y', which is the target"),
     ("ab,y\n1,2\n1,3\n", {"drop": ["abc"]}, "drop to be a column of .. ; did you mean 'ab'?"),
+    ("id,y\n1,2\n1,3\n", {"drop": ["Id"]}, "drop to be a column of .. , but got 'Id'; did you mean 'id'?"),
     ("a,y\n1,1_0\n2,1\n", {"task": "regression"}, "but got '1_0'"),
     ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .. , but got inf"),
     (MANY, {}, "at most 100 levels in line 2, column 'id' of .. , but got 'u0' and 101 levels"),
@@ -213,6 +219,10 @@ test_bad_tables = refusals(
     ),
     (SLIP, {}, SLIP_SAID),
     (SLIP, {"target": "a"}, SLIP_SAID),
+    (DOLLARS, {}, "a number in line 9, column 'a' of .. , but got 'ask' among 31 different numbers; correct it"),
+    (DOLLARS, {"target": "a"}, "a number in line 9, column 'a' of .. , but got 'ask' among 31 different numbers"),
+    (DATES, {}, "a date in line 32, column 'a' of .. , but got 'soon' among 98 different dates; correct it"),
+    (UNITS, {}, "at most 100 levels in line 18, column 'a' of .. , but got 'x9' and 199 levels"),
     ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2^53 in size in line 3, column 'y'"),
     ("a,y\n1,2\n1,x\n", {"task": "regression"}, "a number in line 3, column 'y' of .. , but got 'x'"),
     ("a,y\n1,2\n1,3\n", {"task": "ranking"}, "task to be one of auto, classification, regression"),
@@ -315,6 +325,11 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
     assert "12 rows; 2 of 5 columns are inputs" in data.note
     assert read(table, drop=["name", "user_id", "id"]).columns == ("step",)
     assert len(read(lines("name,y", *(f"u{i},{i}.5" for i in range(9)))).columns) == 10
+
+
+def test_a_column_without_any_value_is_left_out():
+    data = read("a,b,y\n1,,1.5\n2,?,2.5\n3,na,7\n")
+    assert (data.columns, data.omissions) == (("a",), ("left out: 'b', empty in every row",))
 
 
 def test_levels_that_only_case_and_spaces_tell_apart_are_named():

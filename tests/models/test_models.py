@@ -204,7 +204,7 @@ test_what_cannot_be_built_is_said_in_one_line = refusals(
     ("small_cnn", {"stem": "cifar"}, "an option of small_cnn to be one of .. , but got 'stem'"),
     ("resnet18", {"in_shape": (10,)}, "take 'mlp' for tables"),
     ("small_cnn", {"in_shape": (1, 3, 3)}, "at least 4x4 pixels, but got 3x3; take 'mlp'"),
-    ("resnet18", {"weights": "nowhere.pt"}, "found none at nowhere.pt"),
+    ("resnet18", {"weights": "nowhere.pt"}, "found none at nowhere.pt; that of a run is runs/ID/model.safe"),
     ("resnet18", {"weights": "pretrained"}, "expected a file of weights for resnet18, but got 'pretrained'"),
     ("timm:resnet18", {"norm": "group"}, "an option of timm:resnet18 to be one of .. , but got 'norm'"),
     of=build_without_memory,
@@ -239,6 +239,21 @@ def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pyte
     torch.testing.assert_close(dict(target.state_dict()), expected, rtol=0.0, atol=0.0)
     load(target, source.state_dict(), tmp_path)
     assert caplog.text.count("has 7 outputs, but 3 are needed: the last layer starts anew") == 1
+
+
+def test_a_last_layer_that_starts_anew_is_not_told_of_weights_that_do_not_fit(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fails_in_one_line(match="'conv1.weight' of shape"):
+        load(net(2), net(1, num_outputs=7, width=8).state_dict(), tmp_path)
+    assert caplog.text == ""
+
+
+def test_the_folder_of_a_run_stands_for_its_weights(tmp_path: Path) -> None:
+    source, target = net(1), net(2)
+    save_file(source.state_dict(), tmp_path / "model.safetensors")
+    load_weights(target, tmp_path)
+    same_parameters(source, target)
 
 
 @pytest.mark.parametrize("own_statistics", [True, False])

@@ -55,7 +55,11 @@ def show(dataset: Dataset) -> None:
     if dataset.task == "regression":
         y = dataset.train.y
         rows.append(("target", f"{number(float(y.min()))} to {number(float(y.max()))}, mean {number(float(y.mean()))}"))
-    fields([*rows, ("note", dataset.note)] if dataset.note else rows)
+    note = dataset.note
+    for finding in dataset.omissions:  # a line each, below what else the note says
+        note = note.replace(f"; {finding}", "", 1)
+    rows += [("note", note)] if note else []
+    fields([*rows, *(("", finding) for finding in dataset.omissions)])
     if counts := plain["classes"]:
         say(f"\n{plural(len(counts), 'class')}")
         shown = list(counts.items())[:_CLASSES_SHOWN]

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import pairwise
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rcad.cli import SIGNALS, USUAL, end, interrupted, reason_said
@@ -51,6 +52,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
 }
 """Where each command is, in the order of a newcomer's first hour; a module is imported when its command is wanted."""
+TAKE_DATA = ("train", "compare", "tune", "suggest-alpha")
 TRACEBACK, COMPLETION = "RCAD_TRACEBACK", "_RCAD_COMPLETE"
 UNEXPECTED, USAGE, BROKEN_PIPE = 1, 2, 141
 # What a path or a disk can be like, whatever the program does.
@@ -76,7 +78,10 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _signals_heard() -> Iterator[None]:
-    """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once."""
+    """A first signal raises `Interrupted`, which ends the command in one line; a second or late one ends it at once.
+
+    So does the first during an import: packages catch what is raised inside theirs, or are left half-made by it.
+    """
     _ending.clear()
     heard = [number for number in SIGNALS if signal.getsignal(number) in USUAL]
     before = {number: signal.signal(number, _interrupt) for number in heard}
@@ -90,10 +95,17 @@ def _signals_heard() -> Iterator[None]:
 _ending: list[bool] = []
 
 
-def _interrupt(number: int, frame: object) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     if _ending:
         end(number)
     _ending.append(True)
+    if any(inside.f_code.co_filename.startswith("<frozen importlib") for inside, _ in traceback.walk_stack(frame)):
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+        if sys.stderr.isatty():  # a bar of progress hides the cursor
+            sys.stderr.write("\x1b[?25h")
+            sys.stderr.flush()
+        end(number)
     raise Interrupted(number)
 
 
@@ -199,7 +211,7 @@ def _refused(error: Any, arguments: Sequence[str]) -> str:
     if match := re.match(r"Missing (?:option|argument) '(?:-\w' / ')?(.*?)'", message):
         return f"expected {match[1]}, but it is missing"
     if match := re.match(r"Got unexpected extra argument\S* \((.*)\)", message):
-        hint = f"; did you mean --data {match[1]}?" if arguments[0] in ("train", "compare", "tune") else ""
+        hint = f"; did you mean --data {match[1]}?" if arguments[0] in TAKE_DATA else ""
         return f"expected options, but got {match[1]!r}{hint}"
     if match := re.match(r"No such option:? '?(-[\w-]+)", message):
         name = match[1].lstrip("-")

@@ -36,6 +36,8 @@ def load(name_or_path: str, **reading: Any) -> Dataset:
     """
     how, root = Reading(**reading), Path(name_or_path)
     folders = split_folders(root) or {"train": root}
+    if folders == {"train": root}:
+        _check_beside(root)
     splits = {}
     for split, folder in folders.items():
         splits[split] = {child.name: images_below(root, child) for child in class_folders(folder)}
@@ -167,8 +169,9 @@ def load_labelled(
     images, names, table, column = _located(Path(name_or_path), labels, data_dir, file_column)
     check_column(table, column, "file_column")
     target = _label_column(table, column, label_column)
+    listed = {names.get(text or "") for text in table.text(column).texts()}
     table, unlabelled = with_targets(table, target, how.skip_bad)
-    texts = table.text(column).texts()
+    texts, found = table.text(column).texts(), {*table.text(target).levels}
     chosen = [None if text is None else names.get(text) for text in texts]
     missing = [row for row, name in enumerate(chosen) if name is None]
     if missing and not (how.skip_bad and len(missing) < len(chosen) - 1):
@@ -191,6 +194,8 @@ def load_labelled(
         (repeated, "image", "listed more than once, with one label, taken once"),
     )
     skipped = tuple(f"{count} {noun}{'s' if count > 1 else ''} {how_so}" for count, noun, how_so in counts if count)
+    if values is None and (gone := sorted(found - {*table.text(target).texts()})):
+        skipped += (f"no image is left of {list_names([repr(name) for name in gone])}",)
     top = Path(os.path.commonpath([images.absolute(), table.path.parent.absolute()]))
     kind = f"in {len(classes)} classes" if values is None else f"with {len(levels)} target values"
     note = f"{len(present):,} images {kind} from {images.name}, labels in {table.path.name}"
@@ -202,7 +207,7 @@ def load_labelled(
     if values is not None:
         dataset = replace(dataset, task="regression", train=Split(dataset.train.x, values[dataset.train.y]))
     there, alike = {*names.values()}, alike_levels(table, target)
-    unlisted = len(there - {*chosen})  # no part of the cache's key: they may come and go
+    unlisted = len(there - listed)  # no part of the cache's key: they may come and go
     told = f"{unlisted:,} of {len(there):,} images not read: {table.path.name} does not list them" if unlisted else ""
     added = [sentence for sentence in (told, alike) if sentence]
     return replace(dataset, note="; ".join([dataset.note, *added]), omissions=(*dataset.omissions, *added))
@@ -231,8 +236,7 @@ def _listed_once(
 
 def find_labels(folder: Path) -> Labelled | None:
     """The table beside a flat folder of images that names them; None unless exactly one fits."""
-    tables = [path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv") and path.is_file()]
-    usual = [path for path in tables if path.stem.lower() in LABEL_FILES] or tables
+    usual = _tables(folder)
     if len(usual) != 1:
         return None
     for images, names in _image_folders(folder):
@@ -243,6 +247,42 @@ def find_labels(folder: Path) -> Labelled | None:
         if column := _file_column(table, names):
             return Labelled(images, names, table, column)
     return None
+
+
+def _tables(folder: Path) -> list[Path]:
+    """The text tables of a folder, sorted; those alone that are called as tables of labels are, where there are any."""
+    tables = sorted(path for path in folder.iterdir() if path.suffix.lower() in (".csv", ".tsv") and path.is_file())
+    return [path for path in tables if path.stem.lower() in LABEL_FILES] or tables
+
+
+def _check_beside(root: Path) -> None:
+    """Say what is amiss with images beside a table, which has not been found to name them, in place of class folders.
+
+    Such is a root with one folder alone, called as those of images are.
+    """
+    folders, tables = class_folders(root), _tables(root)
+    if len(folders) != 1 or folders[0].name not in IMAGE_FOLDERS:
+        return
+    images, names = next(_image_folders(root), (folders[0], {}))
+    if not names and tables and not any(folders[0].iterdir()):
+        raise InputError(f"expected images in {images}, but got none; put those there that {tables[0].name} lists")
+    if names and len(tables) != 1:
+        got = list_names([path.name for path in tables]) or "none"
+        raise InputError(
+            f"expected a table of labels beside the images in {images}, but got {got}; pass labels= (--labels), or "
+            "make a folder for each class"
+        )
+    if names:
+        raise _names_none(read_table(tables[0]), images, names)
+
+
+def _names_none(table: Table, images: Path, names: Mapping[str, str]) -> InputError:
+    column = min(table.names, key=lambda name: UNNAMED.fullmatch(name) is not None)
+    first = (table.text(column).levels or [""])[0]
+    return InputError(
+        f"expected a column of {table.path} that names the images in {images}, but found none (first: {first[:40]!r}; "
+        f"first image: {min(names.values())[:40]!r}); pass labels= and file_column= (--labels, --file-column)"
+    )
 
 
 def _located(folder: Path, labels: str | None, data_dir: Path | None, file_column: str | None) -> Labelled:
@@ -266,10 +306,7 @@ def _located(folder: Path, labels: str | None, data_dir: Path | None, file_colum
     table = read_table(file)
     column = file_column or _file_column(table, names)
     if column is None:
-        raise InputError(
-            f"expected a column of {file} that names the images in {images}, but found none; pass file_column= "
-            "(--file-column)"
-        )
+        raise _names_none(table, images, names)
     return Labelled(images, names, table, column)
 
 

@@ -70,14 +70,14 @@ class ColumnCode:
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """The encoding of a table's features; `left_out` are columns that name the rows, and why they are taken to."""
+    """The encoding of a table's features; `left_out` are columns that name the rows or are empty, and why."""
 
     codes: tuple[ColumnCode, ...]
     left_out: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def fit(cls, table: Table, names: Sequence[str]) -> TableEncoder:
-        """Choose an encoding for each of these columns of a table of all rows; those that name rows are left out.
+        """Choose an encoding for each of these columns of a table of all rows; those that tell nothing are left out.
 
         A column is numeric when all its values are numbers or dates, in one way of writing them. Levels are sorted.
         """
@@ -86,7 +86,7 @@ class TableEncoder:
             style = style_of(table.columns[name])
             if style is None:
                 check_numbers(table, name)
-            if reason := _names_rows(table, name, style):
+            if reason := _tells_nothing(table, name, style):
                 left_out.append((name, reason))
             else:
                 codes.append(_choose(table, name, style))
@@ -243,12 +243,13 @@ def check_numbers(table: Table, name: str) -> None:
             f"expected a number without commas in {table.where(text.row_of(comma), name)}, but got "
             f"{_short(comma)!r}; write 1.5 for 1,5 and 1000 for 1,000"
         )
-    strange = [level for level in text.levels if number_of(level) is None]
+    strange = [level for level in text.levels if not _styles(level)]
     count = len(text.levels) - len(strange)
     if strange and count >= _MANY_NUMBERS * len(strange):
+        kind = "date" if all(_styles(level) <= {*DATES} for level in text.levels) else "number"
         raise InputError(
-            f"expected a number in {table.where(text.row_of(strange[0]), name)}, but got {_short(strange[0])!r} "
-            f"among {count} different numbers; correct it, or leave it empty if it is missing"
+            f"expected a {kind} in {table.where(text.row_of(strange[0]), name)}, but got {_short(strange[0])!r} among "
+            f"{count} different {kind}s; correct it, or leave it empty if it is missing"
         )
 
 
@@ -256,7 +257,7 @@ def _unlike(levels: Sequence[str]) -> list[str] | None:
     """Two numbers or dates that no one style reads; None where a text is neither, or one style reads all."""
     styles: dict[str, set[Style]] = {}
     for level in levels:
-        styles[level] = {style for style in get_args(Style) if _parse(level, style) is not None}
+        styles[level] = _styles(level)
         if not styles[level]:
             return None
     one = min(levels, key=lambda level: len(styles[level]), default="")
@@ -272,8 +273,10 @@ def frequent_levels(column: Text, most: int) -> tuple[str | None, ...]:
     return (*sorted(column.levels[k] for k in frequent if counts[k]), *missing)
 
 
-def _names_rows(table: Table, name: str, style: Style | None) -> str | None:
-    """Why a column is taken to name its rows and to predict nothing; None where it is not."""
+def _tells_nothing(table: Table, name: str, style: Style | None) -> str | None:
+    """Why a column is taken to name its rows or be empty, and to predict nothing; None where it is not."""
+    if style == "plain" and np.isnan(numbers(table, name, largest=np.inf)).all():
+        return "empty in every row"
     unnamed = UNNAMED.fullmatch(name) is not None
     if len(table) < _FEW_ROWS and not unnamed:
         return None
@@ -330,7 +333,7 @@ def _choose(table: Table, name: str, style: Style | None) -> ColumnCode:
         return ColumnCode(name, style=style)
     text = table.text(name)
     if len(text.levels) > MOST_LEVELS:
-        level = next((level for level in text.levels if number_of(level) is None), text.levels[0])
+        level = next((level for level in text.levels if not _styles(level)), text.levels[0])
         raise InputError(
             f"expected numbers or at most {MOST_LEVELS} levels in {table.where(text.row_of(level), name)}, but got "
             f"{_short(level)!r} and {len(text.levels)} levels; correct it, or drop the column (--drop)"
@@ -354,6 +357,11 @@ def _parse(text: str, style: Style) -> float | None:
             return None
         return float(bare.replace(",", "") if style == "point" else bare.replace(".", "").replace(",", "."))
     return _days(text, style)
+
+
+def _styles(text: str) -> set[Style]:
+    """The ways of writing numbers in which a text is one."""
+    return {style for style in get_args(Style) if _parse(text, style) is not None}
 
 
 def _bare(text: str) -> str:

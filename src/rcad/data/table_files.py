@@ -228,12 +228,18 @@ def _read_text(path: Path) -> Table:
 def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
     """Every row that is not blank, and the line it begins in; rows are as long as the first."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    before, width = 0, 0
+    before, width, titled = 0, 0, 0
     try:
         for row in reader:
             # A quoted field may span lines: a row stands where it begins.
             line, before = before + 1, reader.line_num
             if any(map(str.strip, row)):
+                if width == 1 < len(row) and titled:
+                    raise InputError(
+                        f"expected column names in line {titled} of {path}, but it has 1 column and line {line} has "
+                        f"{len(row)}; remove what stands above the names"
+                    )
+                titled = 0 if width else line
                 if width and len(row) != width:
                     raise InputError(
                         f"expected {width} columns in line {line} of {path}, but got {len(row)}; correct that line"

@@ -162,8 +162,9 @@ def _target_name(table: Table, target: str | int | None) -> str:
 
 def check_column(table: Table, name: str, option: str) -> None:
     if name not in table.names:
-        near = difflib.get_close_matches(name, table.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose out of {list_names(table.names)}"
+        by_case = {other.casefold(): other for other in table.names}
+        near = difflib.get_close_matches(name.casefold(), by_case, n=1)
+        hint = f"did you mean {by_case[near[0]]!r}?" if near else f"choose out of {list_names(table.names)}"
         raise InputError(f"expected {option} to be a column of {table.path}, but got {name!r}; {hint}")
 
 

@@ -32,6 +32,7 @@ PRETRAINED = "pretrained"
 WRAPPERS = ("state_dict", "model", "model_state_dict", "net")
 """Where a checkpoint keeps its state dict, one inside the other up to `MOST_WRAPPED` times."""
 MOST_WRAPPED = 3
+OF_RUN = "model.safetensors"  # the weights in a run's folder
 WIDE = 512  # a wider convnet is counted before memory is taken for it
 LARGEST_SMALL_IMAGE = 64  # up to this many pixels a side, a ResNet takes the CIFAR stem unless told otherwise
 
@@ -112,21 +113,24 @@ def load_weights(model: Model, path: str | Path) -> None:
     and deviations of `Normalize` and BatchNorm's batch counters.
 
     Args:
-        path: a .safetensors file, or a state dict saved by torch.save, bare or in a checkpoint under one of `WRAPPERS`.
+        path: a .safetensors file, or a state dict saved by torch.save, bare or in a checkpoint under one of `WRAPPERS`;
+            or the folder of a run.
     """
     path = Path(path)
-    stored, own = _unwrap(_read(path), model, path), model.state_dict()
+    if (path / OF_RUN).is_file():
+        path /= OF_RUN
+    stored, own, changed = _unwrap(_read(path), model, path), model.state_dict(), []
     head, weight = f"{model.head_name}.", f"{model.head_name}.weight"
     if weight in stored and stored[weight].ndim and len(stored[weight]) != len(own[weight]):
         needed = f"{len(stored[weight])} outputs, but {len(own[weight])} are needed"
-        _warn_once(f"{path} has {needed}: the last layer starts anew")
+        changed.append(f"{path} has {needed}: the last layer starts anew")
         stored, own = ({k: v for k, v in state.items() if not k.startswith(head)} for state in (stored, own))
     for key in own:
         if key not in stored and not key.startswith("normalize.") and not key.endswith("num_batches_tracked"):
             raise InputError(f"expected {key!r} of a {type(model).__name__} in {path}, but {_instead(key, stored)}")
     summed = {key: _for_grey(key, tensor, own[key]) for key, tensor in stored.items() if key in own}
     if any(summed[key].shape != stored[key].shape for key in summed):
-        _warn_once(f"{path} is for images in colour: its first layer is summed over the colours for grey ones")
+        changed.append(f"{path} is for images in colour: its first layer is summed over the colours for grey ones")
     stored |= summed
     for key, tensor in stored.items():
         if key not in own:
@@ -139,6 +143,8 @@ def load_weights(model: Model, path: str | Path) -> None:
                 f"but got {tuple(tensor.shape)}{_first_layer(tensor, own[key])}"
             )
     model.load_state_dict(stored, strict=False)
+    for sentence in changed:
+        _warn_once(sentence)
 
 
 def _instead(key: str, stored: Iterable[str]) -> str:
@@ -173,7 +179,7 @@ def _first_layer(stored: Tensor, own: Tensor) -> str:
 
 def _read(path: Path) -> Mapping[str, Any]:
     if not path.is_file():
-        raise InputError(f"expected a file of weights, but found none at {path}")
+        raise InputError(f"expected a file of weights, but found none at {path}; that of a run is runs/ID/{OF_RUN}")
     is_safe = path.suffix == ".safetensors"
     try:
         if is_safe:

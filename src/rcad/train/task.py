@@ -216,16 +216,17 @@ def method_of(config: RunConfig, problem: Problem) -> Method:
     """The config's method for the data: alpha="auto" measured on it, with a likelihood for its kind of target."""
     labels, measure = bool(problem.classes), partial(measured_alpha, problem)
     rows = [resolve_auto(row, labels, measure) for row in rows_to_plain(config.method)]
-    method = match_targets(Method.from_dict({"methods": rows}), problem.classes)
+    asked = Method.from_dict({"methods": rows})  # errors call it as it was typed
+    method = match_targets(asked, problem.classes)
     if method.growth is not None and isinstance(problem.train[0], Streamed):
         raise InputError(
             f"expected a method that leaves the training set as it is, for its images are streamed from disk, but got "
-            f"{method.name!r}; choose another method, or take fewer images"
+            f"{asked.name!r}; choose another method, or take fewer images"
         )
     if problem.train[0].ndim != 4:
         if method.augment:
             raise InputError(
-                f"expected images for the method {method.name!r}, but got a table; leave the augmentation out"
+                f"expected images for the method {asked.name!r}, but got a table; leave the augmentation out"
             )
         check_table(method)
     return method
