@@ -178,6 +178,14 @@ def test_what_the_search_leaves_open() -> None:
     gains = [over(kind, "LS", N500, "nll").mean for kind in ("cnn", "cnn 16")]
     said = f"ERM's NLL falls by {fall:.1f}, and label smoothing's gain over it from {gains[0]:.1f} to {gains[1]:.1f}."
     assert said in page
+    larger: dict[float, list[float]] = {}
+    for run in read_pack(ROOT / "results/images/cifar100-2k-decay-small_cnn.jsonl.gz").values():
+        larger.setdefault(run.record.config.optim.weight_decay, []).append(run.record.epochs[-1]["val_nll"])
+    assert {decay: len(pair) for decay, pair in larger.items()} == {0.0079: 2, 0.0235: 2}
+    at = " and ".join(f"{fmean(larger[decay]):.2f} (at {decay})" for decay in sorted(larger))
+    chosen = [choice(row, "cnn")["metrics"]["nll"] for row in ("ERM", "RCAD", "LS", "MixUp")]
+    assert f"its validation NLL falls from {chosen[0]:.2f} to {at}. RCAD's best candidate has {chosen[1]:.2f}, " in page
+    assert f"label smoothing's {chosen[2]:.2f} and mixup's {chosen[3]:.2f}." in page
     beyond: dict[str, dict[RunConfig, list[float]]] = {}
     for run in read_pack(ROOT / "results/images/cifar100-500-tuned.jsonl.gz").values():
         config = run.record.config
