@@ -82,7 +82,8 @@ def list_runs(
 
 def _changed(config: RunConfig) -> str:
     """What differs from the usual recipe of the data; from another one, which is named, where that is less."""
-    usual, found = default_recipe(config.data.name), []
+    usual = default_recipe(config.data.name)
+    found: list[list[str]] = []
     for name in (usual, *RECIPES):
         words = [] if name == usual else [name]
         for part in ("model", "optim", "train"):
