@@ -83,14 +83,15 @@ def list_runs(
 def _changed(config: RunConfig) -> str:
     """What differs from the usual recipe of the data; from another one, which is named, where that is less."""
     usual = default_recipe(config.data.name)
-    found: list[list[str]] = []
+    found = []
     for name in (usual, *RECIPES):
         words = [] if name == usual else [name]
         for part in ("model", "optim", "train"):
             own, other = (vars(getattr(one, part)) for one in (config, RECIPES[name]))
             words += [f"{key}={own[key]}" for key in own if own[key] != other[key] and key != "epochs"]
         found.append(words)
-    return " ".join(min(found, key=len))
+    nearest = min(found, key=len)
+    return " ".join(nearest)
 
 
 def _readable(store: Store) -> list[RunRecord]:
