@@ -27,7 +27,7 @@ from rcad.study.compare_page import UNTRAINED, difference_tables, judged, result
 from rcad.study.judge import QUESTION_RULE
 from rcad.study.outputs import check_packages, earlier
 from rcad.study.pictures import dots, forests
-from rcad.study.study import UNITS, WORDS, passes
+from rcad.study.study import HIGHER_IS_BETTER, UNITS, WORDS, passes
 from rcad.train.machine import suitable_threads
 from rcad.train.progress import SILENT, Portion, Progress
 
@@ -224,8 +224,24 @@ def verdicts(results: Mapping[str, Record]) -> dict[str, str]:
 
 
 def answers(act: Record) -> list[str]:
-    """The sentences that the table's last column sums up."""
-    return list(act["sentences"][: 1 + (act["question"]["outcome"] == "better")])
+    """The sentences that the table's last column sums up, and who has a better mean than RCAD and was not tested."""
+    told, method = list(act["sentences"][: 1 + (act["question"]["outcome"] == "better")]), act["question"]["method"]
+    if told == [TRIAL] or not (ahead := _ahead(act)):
+        return told
+    names = [f"{name} has {_spread(act, name, act['metric'])}" for name in (*ahead, method)]
+    return [*told, f"Not tested: {listed(names)}."]
+
+
+def _ahead(act: Record) -> dict[str, float]:
+    """Whose mean is better than RCAD's, without a test between them; and what RCAD gains over them, below 0."""
+    method, metric = act["question"]["method"], act["metric"]
+    tested = {pair["against"] for pair in act["differences"] if pair["method"] == method}
+    summaries = {name: by[metric]["summary"] for name, by in act["results"].items() if name not in tested}
+    if summaries[method] is None:
+        return {}
+    sign = 1 if HIGHER_IS_BETTER[metric] else -1
+    gains = {name: sign * (summaries[method]["mean"] - one["mean"]) for name, one in summaries.items() if one}
+    return {name: gain for name, gain in gains.items() if gain < 0}
 
 
 def table(record: Record, *, judged: bool = False) -> Table:
@@ -244,6 +260,8 @@ def table(record: Record, *, judged: bool = False) -> Table:
             if (pair := by_rival.get(method)) is not None:
                 gain = with_interval(pair["mean"], pair["low"], pair["high"])
                 outcome = OUTCOMES[pair["outcome"]] if record["scale"] == "full" else "a trial"
+            elif record["scale"] == "full" and (ahead := _ahead(act).get(method)):
+                gain = with_interval(ahead, None, None)
             elif judged:
                 continue
             rows.append([ACTS[name], method, accuracy or rmse, nll, gain, outcome])
@@ -254,7 +272,7 @@ def table(record: Record, *, judged: bool = False) -> Table:
     words = "; ".join(f"{unit} on {listed(names)}" for unit, names in units.items())
     caption = (
         f"RCAD better by: {words}. Positive is better. Verdicts are corrected for the number of comparisons (Holm), "
-        "the 95% intervals are not."
+        "the 95% intervals are not. A gain without one was not tested."
     )
     return Table(HEADER, rows, caption, spare=["NLL", "accuracy or RMSE"])
 

@@ -120,6 +120,16 @@ def test_numbers_become_a_question_and_a_lost_run_decides_nothing() -> None:
     assert "1 of the runs diverged" in acts._judged(results, seconds)["sentences"][0]
 
 
+def test_a_rival_above_rcad_is_shown_where_there_is_little_room(made: Made) -> None:
+    results = {"erm": [1.0, 2.0, 3.0], "rcad": [2.1, 3.0, 4.2], "me_ada": [3.0, 4.0, 5.0], "mixup": [0.0, 1.0, 2.0]}
+    act = acts._judged({name: {"accuracy": row} for name, row in results.items()}, dict.fromkeys(results, 1.0))
+    assert acts.answers(act)[-1] == "Not tested: me_ada has 4.0 ± 1.0% and rcad has 3.1 ± 1.1%."
+    record = {**made.record, "scale": "full", "results": {"moons": act}}
+    rows = [[cell.text for cell in row] for row in acts.table(record, judged=True).cells]
+    assert [(row[1], row[4]) for row in rows[1:]] == [("me_ada", "-0.900")]
+    assert rows[0][1] == "erm"
+
+
 @pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("outcome", "word"), [("better", "wins"), ("worse", "loses"), ("undecided", "undecided")])
 def test_the_sentences_say_what_the_table_says(made: Made, outcome: str, word: str) -> None:

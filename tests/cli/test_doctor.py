@@ -1,11 +1,12 @@
 """What is found out before training: `rcad doctor` finds the traps, `rcad suggest-alpha` how far RCAD should step."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Cli
-from made import files, images, png
+from made import files, images, png, table
 from rcad.cli import doctor
 
 
@@ -88,6 +89,16 @@ def test_the_curve_begins_well_below_where_predictions_flip(done: Cli, monkeypat
     assert lowest["flipped"] < 0.5
     assert still["accuracy"] > found["curve"][-1]["accuracy"]
     assert done(*words, "--no-check").json()["curve"] == []
+
+
+def test_for_regression_it_names_the_alpha_of_train(done: Cli, cli: Cli) -> None:
+    """A table with a category, whose columns of 0 and 1 vary less than standardised ones."""
+    files(my_dot_csv=table())
+    trained = done("train", "--data", "my.csv", "--target", "price", "--method", "rcad", "--epochs", "1")
+    (alpha,) = {*re.findall(r"rcad\(alpha=([0-9.]+)", trained.out + trained.err)}
+    assert 0.1 < float(alpha) < 0.3
+    told = cli("suggest-alpha", "--data", "my.csv", "--target", "price").err
+    assert told.endswith(f"my.csv has regression targets; begin at alpha = {alpha}, which rcad train takes for them\n")
 
 
 def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:

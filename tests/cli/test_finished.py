@@ -212,3 +212,17 @@ def test_export(cli: Cli, run: str) -> None:
     assert result.out.endswith(" in probability\nm.pt2\n")
     found = cli("export", run, "--out", "m.pt2", "--json").json()
     assert (found["shape"], found["largest_difference"] < 1e-5) == ([1, 8, 8], True)
+
+
+def test_whose_results_are_replaced_is_said(done: Cli, runs: Path) -> None:
+    first, second = (run_id(method) for method in ("erm", "rcad"))
+    for words, says in (
+        (("export", "--out", "m.pt2"), f"replaced the export of run {first}: m.pt2"),
+        (("predict", "--data", "images"), "replaced other predictions: predictions.csv"),
+        (("evaluate", "--suite", "calibration"), f"replaced the report of run {first}: {PAGE}"),
+    ):
+        command, *rest = words
+        images(each=1)
+        for run, err in ((first, ""), (first, ""), (second, f"rcad: {says}\n")):
+            result = done(command, run, *rest)
+            assert [line for line in result.err.splitlines(True) if "replaced" in line] == ([err] if err else [])

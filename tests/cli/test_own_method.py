@@ -144,7 +144,7 @@ def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli, refused: Refu
     assert "Against RCAD." in result.out
     assert "there already" in done(*words, "--methods", methods).err
     files(own_code_dot_py=code + "\n# changed\n")
-    refused(*words, "--methods", methods, says="expected the same code as made own_code:penalty in ")
+    refused(*words, "--methods", methods, says="but the code of own_code:penalty changed since; pass another")
 
 
 def test_a_term_that_makes_every_run_diverge(cli: Cli) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,20 @@ def test_list_for_people(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
     assert store.ids()[0] in narrow
     assert max(map(len, narrow.split("\n"))) <= 40
     assert "no runs" in cli("runs", "list", "--data", "mnist").out
+
+
+def test_runs_that_differ_in_more_than_their_method_are_told_apart(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, usual = Store.open("runs"), record("digits", "erm", 0, "done")
+    config = replace(usual.config, optim=replace(usual.config.optim, lr=0.5))
+    config = replace(config, model=replace(config.model, weights="w.pt"))
+    few = configure("digits", parse_method("erm"), recipe="few-labels")
+    for one, metrics in ((usual.config, {"test_rmse": 1234.5, "test_nll": 2.0}), (config, usual.metrics), (few, {})):
+        store.write(replace(usual, config=one, metrics=metrics, id=""))
+    monkeypatch.setenv("COLUMNS", "200")
+    header, _, *rows = (line.split() for line in cli("runs", "list").out.splitlines())
+    assert " ".join(header[6:]) == "test_accuracy or rmse test_nll settings started"
+    ends = {" ".join(row[row.index("30") + 1 : -2]) for row in rows}
+    assert ends == {"1234 2", "90.0% 0.25 weights=w.pt lr=0.5", "- - few-labels"}
 
 
 def test_a_broken_record_does_not_hide_the_others(done: Cli, store: Store) -> None:

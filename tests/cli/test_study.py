@@ -17,6 +17,7 @@ from rcad.study import backends
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 OUT = Path("rcad-compare")
+MADE_FROM = "expected all that erm in rcad-compare/compare.json was made from, but "
 COMPARE = ("compare", "--data", "my.csv", "--target", "price", "--epochs", 3, "--budget", 2, "--seeds", 3)
 
 
@@ -60,7 +61,7 @@ def test_a_table_with_categories_and_the_same_command_again(
     ):
         refused(*COMPARE, *words, says=says)
     files(my_dot_csv=table().replace("1", "2", 1))
-    refused(*COMPARE, says="the same data as made erm in rcad-compare/compare.json, but got others; pass another --out")
+    refused(*COMPARE, says=f"{MADE_FROM}the data my.csv changed since; pass another --out to keep both")
     files(site__index_dot_html="mine")
     refused(*COMPARE, "--out", "site", says="site/index.html is something else")
 
@@ -103,7 +104,7 @@ def test_splits_are_added_in_place(done: Cli, refused: Refused, monkeypatch: pyt
     for seeds in ("3", "0,1,2,4"):
         refused(*words, "--seeds", seeds, says="expected seeds [0, 1, 2, 3] as in rcad-compare/compare.json")
     files(my_dot_csv=table().replace("1", "2", 1))
-    refused(*words, "--seeds", 5, says="the same data as made erm in rcad-compare/compare.json, but got others")
+    refused(*words, "--seeds", 5, says=f"{MADE_FROM}the data my.csv changed since; pass")
 
 
 def test_a_dry_run_says_what_would_be_trained(done: Cli, refused: Refused) -> None:
@@ -166,14 +167,14 @@ def test_what_has_changed_beside_the_settings_is_named(done: Cli, refused: Refus
     words = (*COMPARE, "--no-controls", "--budget", 1, "--weights", "start.safetensors")
     done(*words)
     Path("start.safetensors").write_bytes(second.read_bytes())
-    refused(*words, says="expected the same weights as made erm in rcad-compare/compare.json, but got others; pass")
+    refused(*words, says=f"{MADE_FROM}the weights start.safetensors changed since; pass")
     files(my_dot_csv=table().replace("1", "2", 1))
-    refused(*words, says="expected the same data and weights as made erm in")
+    refused(*words, says=f"{MADE_FROM}the data my.csv and the weights start.safetensors changed since; pass")
     record = unsealed(saved(OUT / "compare.json"))
     for cell in record["methods"].values():
         del cell["made_from"]  # as before they were told apart
     write_sealed(OUT / "compare.json", record)
-    refused(*words, says="expected the same data, weights, code and version of rcad as made erm in")
+    refused(*words, says=f"{MADE_FROM}its data, weights, code or version of rcad changed since; pass")
 
 
 def test_few_rows_to_choose_by_are_told(cli: Cli) -> None:
@@ -317,6 +318,8 @@ def test_a_search_from_end_to_end(done: Cli) -> None:
     assert {one.suffix or one.name for one in Path("rcad-tune").iterdir()} == {".json", ".html", ".png", ".svg", "runs"}
     assert found["command"] in result.out
     assert "test_" not in result.out
+    assert "12 test examples" in result.err  # how many there are, not what they could tell
+    assert "only " not in result.err
     assert {name for one in found["trials"] for name in one["metrics"]} == {"accuracy", "nll", "brier"}
     assert not any(name in Path("rcad-tune/rcad.json").read_text() for name in ("test_accuracy", "test_nll"))
 

@@ -31,19 +31,20 @@ def test_files_that_changed_are_not_done_already(done: Cli, cli: Cli) -> None:
     words = (*CSV, "--method", "erm", "--epochs", "2", "--seeds", "2")
     done(*words)
     assert done(*words).out.count("done already") == 2
-    before = contents()
+    before, ids = contents(), [record.id for record in Store.open("runs").records()]
     head, *rows = table().splitlines()
     few = "\n".join([head, *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))])
     for text, says in (
-        (table(70), "my.csv has changed since; use another folder of runs, or remove the run: rcad runs prune "),
+        (table(70), "my.csv has changed since; use another folder of runs, or remove the runs: rcad runs prune "),
         ("\n".join([head.replace("colour", "color"), *rows]), "or cannot be read: expected target to be a column"),
         (few, "my.csv has changed since or cannot be read: expected every class to keep"),
     ):
         files(my_dot_csv=text)
         changed = cli(*words)
         assert changed.code == 2
-        assert changed.err.splitlines()[-1].startswith("rcad: expected the data that run ")
+        assert changed.err.splitlines()[-1].startswith("rcad: expected the data that 2 runs were made from")
         assert says in changed.err
+        assert changed.err.rstrip().endswith(f"rcad runs prune {' '.join(ids)} --yes")
         dry = cli(*words, "--dry-run")
         assert (dry.code, dry.err) == (2, changed.err)
     Path("my.csv").unlink()  # a result stays good when its data are no longer there

@@ -25,7 +25,7 @@ from rcad.report import markdown
 from rcad.runs.files import unsealed
 from rcad.runs.pack import write_pack
 from rcad.runs.plain import config_id
-from rcad.runs.store import Store
+from rcad.runs.store import Store, pack
 from rcad.train.progress import SILENT
 from rcad.train.scheduler import Outcome as Scheduled
 
@@ -266,4 +266,9 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
     for name in ("accuracy", "ece"):
         assert [run.metrics[name] is None for run in place.runs] == [False, True, False]
     assert any(note.startswith("20 runs not evaluated: expected the weights of run ID") for note in found.notes)
+    packed = tmp_path / "packed/runs.jsonl.gz"
+    packed.parent.mkdir()
+    pack([store], packed)
+    again = collect(planned, RunLoader(Store.open(packed.parent), device="cpu"), silent)
+    assert "20 runs not evaluated: runs.jsonl.gz holds neither its calibration nor its weights" in again.notes
     assert "1 of 3 diverged" in markdown.markdown(page(found, "", "T4", picture=False))

@@ -111,6 +111,9 @@ def test_sentences_and_tables_have_one_sign(record: Record) -> None:
     # What is rounded to nothing has no sign, and a p-value is seen to be below the level.
     gap |= {"mean": -0.0004, "low": -0.092, "high": 0.09, "p_holm": 0.0498}
     assert _evidence(gap) == "gain 0.000 [-0.092, 0.090] nats, p = 0.04980"
+    # An interval that leaves out zero does not seem to end there.
+    gap |= {"mean": -0.01816, "low": -0.03613, "high": -0.00019, "p_holm": 0.048}
+    assert _evidence(gap) == "gain -0.0182 [-0.0361, -0.0002] nats, p = 0.048"
 
 
 def test_where_erm_solves_the_task_the_verdict_does_not_matter() -> None:

@@ -15,8 +15,11 @@ from rcad.cli.options import Text, argument, command, group, option
 from rcad.cli.screen import fields, say, say_json, table, warn
 from rcad.errors import InputError, finite, one_of, visible
 from rcad.loss.method_rows import label
+from rcad.runs.config import RunConfig
+from rcad.runs.configure import default_recipe
 from rcad.runs.pack import export, read_pack
 from rcad.runs.plain import to_toml
+from rcad.runs.recipes import RECIPES
 from rcad.runs.record import STATUSES, RunRecord
 from rcad.runs.store import Store, pack, prune
 from rcad.runs.words import duration, leading, metric, number, plural, seconds, size, sparkline
@@ -27,6 +30,7 @@ app = group("The records of runs.", "rcad runs list", "rcad runs show 3f2a", "rc
 
 LONGEST_WAIT = 36_500.0
 """Days that --older-than counts at most."""
+RMSE = "test_rmse"
 METRICS_LISTED, EPOCHS_SHOWN, COLUMNS_SHOWN = 2, 8, 6
 STATUS = option("--status STATUS", "Only done, diverged, interrupted, failed or running ones; repeatable.")
 
@@ -66,9 +70,28 @@ def list_runs(
     for record in records:
         summary = {**record.summary(), "status": record.state}
         about = [str(summary[key]) for key in ("data", "method", "seed", "status", "epochs")]
-        rows.append([record.id, *about, *metric_cells(record, names), _when(record.started)])
-    headers = ["run", "data", "method", "seed", "status", "epochs", *names, "started"]
-    table(headers, rows, spare=["started", "epochs", *names[1:]])
+        shown = [RMSE if name in names[:1] and RMSE in record.metrics else name for name in names]
+        rows.append([record.id, *about, *metric_cells(record, shown), _changed(record.config), _when(record.started)])
+    if any(RMSE in record.metrics for record in records) and names[0] != RMSE:
+        names[0] += " or rmse"
+    headers = ["run", "data", "method", "seed", "status", "epochs", *names, "settings", "started"]
+    held = [column for column, header in enumerate(headers) if header != "settings" or any(row[column] for row in rows)]
+    headers, *rows = ([row[column] for column in held] for row in (headers, *rows))
+    table(headers, rows, spare=["started", "epochs", *names[1:], "settings"])
+
+
+def _changed(config: RunConfig) -> str:
+    """What differs from the usual recipe of the data; from another one, which is named, where that is less."""
+    usual = default_recipe(config.data.name)
+    found = []
+    for name in (usual, *RECIPES):
+        words = [] if name == usual else [name]
+        for part in ("model", "optim", "train"):
+            own, other = (vars(getattr(one, part)) for one in (config, RECIPES[name]))
+            words += [f"{key}={own[key]}" for key in own if own[key] != other[key] and key != "epochs"]
+        found.append(words)
+    nearest = min(found, key=len)
+    return " ".join(nearest)
 
 
 def _readable(store: Store) -> list[RunRecord]:

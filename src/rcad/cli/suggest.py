@@ -51,16 +51,16 @@ def suggest_alpha(
         _check_figure(figure, check)
     import torch
 
-    from rcad.loss.suggest_alpha import REAL_STEP, apart, flip_distance, nearest_other_class
+    from rcad.loss.suggest_alpha import apart, flip_distance, nearest_other_class
     from rcad.runs.configure import configure
-    from rcad.train.task import prepare, read
+    from rcad.train.task import measured_alpha, prepare, read
 
     data = source.required
     config = configure({"name": data, **reading.main, **reading.own}, [("erm", ())], recipe="small", epochs=EPOCHS)
     with show_progress(as_json=as_json) as progress:
         problem = prepare(config, read(config.data, **reading.places, progress=progress), torch.device("cpu"))
     if not problem.classes:
-        advice = f"begin at alpha = {REAL_STEP:g} deviations of a column"
+        advice = f"begin at alpha = {measured_alpha(problem):g}, which rcad train takes for them"
         raise InputError(f"expected class labels, but {data} has regression targets; {advice}")
     with show_progress(as_json=as_json) as progress:
         generator, on_progress = torch.Generator().manual_seed(0), partial(progress.detail, "measuring")

@@ -47,7 +47,7 @@ def nearest_other_class(
     if y.is_floating_point() or y.ndim != 1 or len(y) != len(x):
         raise InputError(
             f"expected one class label per example, but got {y.dtype} of shape {tuple(y.shape)}; for regression "
-            "begin at alpha = 0.3 deviations of a column"
+            "begin at alpha = 0.3 on standardised columns"
         )
     if not len(y) or bool((y == y[0]).all()):
         raise InputError(f"expected at least two classes, but {'all labels are equal' if len(y) else 'got no labels'}")

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rcad.errors import InputError, MissingExtraError
+from rcad.errors import InputError, MissingExtraError, without_advice
 from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import Settings
@@ -139,7 +139,8 @@ def _runs(planned: Plan, shelf: RunLoader, on_progress: OnProgress) -> tuple[dic
             try:
                 outcome = evaluate(shelf, id_, (evaluation,), settings(evaluation, planned.order.scale))
             except InputError as error:
-                reasons[str(error).replace(id_, "ID")] += 1
+                reason = without_advice(str(error).replace(id_, "ID"))
+                reasons[reason.removeprefix(f"expected the {evaluation} of run ID, but ")] += 1
                 continue
             if evaluation in outcome.evaluations:
                 metrics = {**outcome.evaluations[evaluation].finite_numbers(), **metrics}

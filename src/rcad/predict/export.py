@@ -6,6 +6,7 @@ import copy
 import io
 import json
 import logging
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ FORMATS = {"torch": ".pt2", "onnx": ".onnx"}
 TOLERANCE = 1e-3  # how far outputs may be apart: in probability, or in deviations of the target
 EXTRA = "onnx"
 DESCRIPTION = "rcad.json"  # its name inside the file
+RUN = re.compile(rb'{"run": "(\w+)"')  # the description's beginning
+log = logging.getLogger("rcad")
 
 
 class Whole(nn.Module):
@@ -70,7 +73,8 @@ def export(predictor: Predictor, path: Path, to: str | None = None) -> float:
     suffixes = {FORMATS[to]: to} if to else {suffix: name for name, suffix in FORMATS.items()}
     if path.suffix not in suffixes:
         raise InputError(f"expected a file that ends in {' or '.join(suffixes)}, but got {path}; rename it")
-    if path.is_file() and (there := read_bytes(path)) and DESCRIPTION.encode() not in there:
+    there = read_bytes(path) if path.is_file() else b""
+    if there and DESCRIPTION.encode() not in there:
         raise InputError(f"expected --out to be a new file or an earlier export, but {path} is neither; name a new one")
     to = suffixes[path.suffix]
     x, expected = _example(predictor)
@@ -92,6 +96,8 @@ def export(predictor: Predictor, path: Path, to: str | None = None) -> float:
         )
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+    if (before := RUN.search(there)) is not None and (run := before[1].decode()) != predictor.record.id:
+        log.warning("replaced the export of run %s: %s", run, path)
     return float(apart)
 
 

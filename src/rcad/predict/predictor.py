@@ -377,7 +377,8 @@ def write_csv(
     out, data = expanded(out), expanded(data)
     if out.resolve() == data.resolve():
         raise InputError(f"expected --out to be another file than --data, but both are {out}; it would be replaced")
-    if out.is_file() and (header := read_bytes(out).partition(b"\n")[0]) and b",prediction," not in header:
+    before = read_bytes(out) if out.is_file() else b""
+    if before and b",prediction," not in before.partition(b"\n")[0]:
         raise InputError(
             f"expected --out to be a new file or earlier predictions, but {out} is neither; name a new one"
         )
@@ -402,6 +403,8 @@ def write_csv(
                 writer.writerow([*names, label, *(f"{number:.8g}" for number in numbers)])
         if len(bad) == examples.total:
             raise InputError(f"{ALL_BROKEN} {data}, but all are broken, e.g.: {without_advice(bad[0])}")
+    if before not in (b"", out.read_bytes()):
+        log.warning("replaced other predictions: %s", out)
     summary: dict[str, Any] = {"examples": examples.total - len(bad), "skipped": bad}
     if classes:
         return {**summary, "classes": {name: counts[name] for name in classes}}

@@ -43,6 +43,9 @@ def with_interval(mean: float | None, low: float | None, high: float | None) -> 
     if low is None or high is None:
         return by_size(mean, sign=True)
     half = (high - low) / 2
+    # An interval that leaves out zero is not shown to end there.
+    while low * high > 0 and half > 1e-5 and 0 in (float(by_size(low, half)), float(by_size(high, half))):
+        half /= 10
     return f"{by_size(mean, half, sign=True)} [{by_size(low, half)}, {by_size(high, half)}]"
 
 

@@ -85,6 +85,7 @@ def size(count: int) -> str:
 
 FEW = 100
 """Of fewer examples an accuracy is known to no better than ten points."""
+BY_CHANCE = "so few that small differences may be chance"
 
 
 def plural(count: int, noun: str) -> str:

@@ -131,7 +131,7 @@ def compare(
         metric: what decides, named before the runs: "nll" (the default), "accuracy", "brier"; for regression "rmse".
         seeds: so many splits, or these seeds; each is a split of its own.
         budget: candidates each method tries on each split; by default 8, and 1 (no tuning) where runs are slow.
-        controls: bring RCAD's two controls along.
+        controls: also run RCAD's two controls.
         epochs, recipe, model, settings: as in `rcad train`; a field that is set is not searched.
         out: the folder of the report; None writes none. What it holds already is not trained again.
         runs, data_dir, cache_dir, device, devices, executor, track, progress: as in `rcad.tune`.
@@ -179,6 +179,10 @@ class Work:
         self.omissions = [*dataset.omissions, *setup.held_back]
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
         roles = lineup([named_method(text) for text in (*names, *more)], controls=self.controls)
+        given = [*map(named_method, names)]
+        for name, rows in zip(names, given, strict=True):
+            if given.count(rows) > 1:
+                raise InputError(f"expected each method once, but got {name} {given.count(rows)} times; leave one out")
         asked = [method_text(rows) for rows, role in roles if role == "asked"]
         if not asked:
             raise InputError(f"expected a method to compare ERM with, but got {names[0]}; e.g. --methods erm,rcad")
@@ -238,9 +242,12 @@ class Work:
                 refuse_changed(out / FILE, _options(before.get("command", line)), _options(line))
                 old, new = cell.get("made_from") or {}, about["made_from"]
                 changed = [part for part in new if old.get(part, new[part]) != new[part]]
+                named = {"data": f"the data {self.about['data']}", "code": f"the code of {contestant.name}"}
+                named["weights"] = f"the weights {self.splits[self.seeds[0]][0].model.weights}"
+                parts = [named[part] for part in changed] or ["its data, weights, code or version of rcad"]
                 raise InputError(
-                    f"expected the same {listed(changed or [*new, 'version of rcad'])} as made {contestant.name} in "
-                    f"{out / FILE}, but got others; pass another --out to keep both"
+                    f"expected all that {contestant.name} in {out / FILE} was made from, but {listed(parts)} changed "
+                    "since; pass another --out to keep both"
                 )
             cell.update(about)
         return cells

@@ -125,10 +125,10 @@ def evaluate_run(
         log.warning("left out %s: %s", name, error)
 
     chosen = _chosen(store, [run] if isinstance(run, str) else run, leave_out)
-    folder = None if out is None else report_folder(out)
+    folder, before = None if out is None else report_folder(out), None
     if folder is not None:  # before anything is measured: packages, nobody else's page, a place to write to
         check_packages()
-        earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=EVALUATION.name)
+        before = earlier([folder / name for name in EvaluationReport.NAMES], "report", kind=EVALUATION.name)
         check_folder(folder)
     start = time.perf_counter()
     loader = RunLoader(store, data_dir, cache_dir, device)
@@ -140,7 +140,18 @@ def evaluate_run(
     with fitting("the evaluations that these runs keep", "measure them anew with --again"):
         result = EvaluationReport(summary(outcomes, chosen_suites, settings, time.perf_counter() - start, left_out))
         document(result.record, brief=True)
-        return result if folder is None else result.save(folder)
+        if folder is None:
+            return result
+        gone = [run for run in _runs(before or {}) if run not in _runs(result.record)]
+        result = result.save(folder)
+        if gone:
+            more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+            log.warning("replaced the report of run %s%s: %s", gone[0], more, result.files[0])
+        return result
+
+
+def _runs(record: Mapping[str, Any]) -> list[str]:
+    return [run for group in record.get("groups", ()) for run in group["runs"]]
 
 
 def _chosen(store: Store, names: Sequence[str], leave_out: OnError) -> list[str]:

@@ -26,7 +26,7 @@ from rcad.runs.configure import configure
 from rcad.runs.files import dumps
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
-from rcad.runs.words import FEW, own_words
+from rcad.runs.words import BY_CHANCE, FEW, own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
 from rcad.train.place import Place
@@ -192,7 +192,7 @@ class HeldOut(NamedTuple):
         many = "1 validation example" if self.examples == 1 else f"{self.examples:,} validation examples"
         where = f" on each of {self.seeds} seeds" if self.seeds > 1 else ""
         if self.points is None:
-            return f"chosen by {many}{where}" + (", so few that small differences may be chance" if self.few else "")
+            return f"chosen by {many}{where}" + (f", {BY_CHANCE}" if self.few else "")
         return (
             f"chosen by {many}{where}: an accuracy over them is uncertain by {self.points:.2g} points (half the 95% "
             "interval at its widest), so smaller differences may be chance"

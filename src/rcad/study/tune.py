@@ -20,7 +20,7 @@ from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, ready_folder
 from rcad.runs.plain import config_id, to_plain
 from rcad.runs.record import RunRecord, advised, versions
-from rcad.runs.words import plural, too_short
+from rcad.runs.words import BY_CHANCE, plural, too_short
 from rcad.study.backends import HELD_OUT, numbers_of
 from rcad.study.outputs import StudyResult, check_packages, earlier, plain, refuse_changed, tell_trackers, workplace
 from rcad.study.pictures import in_words, search_map
@@ -136,7 +136,7 @@ def tune(
     track: str | Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Tuning:
-    """Find a method's numbers, and its weight decay, on data of yours by the held-out split.
+    """Tune a method's hyperparameters, and its weight decay, on data of yours by the held-out split.
 
     Args:
         data: a name, a CSV file or a folder, as `rcad train` takes it.
@@ -154,7 +154,7 @@ def tune(
         data_dir, cache_dir, device: where the data are found, and what trains.
         devices: several GPUs, each with runs of its own, e.g. ("cuda:0", "cuda:1").
         executor: a Ray cluster that makes the runs, e.g. Executor("HOST:6379") of `rcad.train.place`.
-        track: experiment trackers, "wandb,mlflow,tensorboard"; of the runs they hear no test numbers.
+        track: experiment trackers, "wandb,mlflow,tensorboard"; of the runs they receive no test metrics.
         progress: told how far it is; None shows a bar on a terminal and a line in a notebook, and nothing elsewhere.
 
     Raises:
@@ -241,7 +241,7 @@ class Work:
         return {**told, **plan, "trials": list(map(dict, self.points)), "left": left, "seconds": left * seconds}
 
     def go(self, progress: Progress) -> Tuning:
-        progress = each_note_once(progress)
+        progress = each_note_once(progress, without=BY_CHANCE)  # a run's, of test examples; ours is below
         for sentence in self.omissions:
             progress.note(sentence)
         if self.out is not None:

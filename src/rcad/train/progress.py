@@ -58,14 +58,14 @@ class Calls:
     note: Callable[[str], None]
 
 
-def each_note_once(progress: Progress, *, but_numbers: bool = False) -> Progress:
+def each_note_once(progress: Progress, *, but_numbers: bool = False, without: str | None = None) -> Progress:
     """The Progress, but a line that many runs say is shown once; `but_numbers`: one on a model, whatever the numbers of
-    its method are, which may be measured on every split."""
+    its method are, which may be measured on every split; `without`: none that ends with these words."""
     said: set[str] = set()
 
     def note(text: str) -> None:
         key = re.sub(r"=[^,)]+", "", text) if but_numbers and " parameters; " in text else text
-        if key not in said:
+        if key not in said and not (without and text.endswith(without)):
             said.add(key)
             progress.note(text)
 

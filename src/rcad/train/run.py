@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from rcad.runs.plain import config_id
 from rcad.runs.recipes import papers_own
 from rcad.runs.record import FAILED, FINISHED, NO_TEST, RunRecord, Split, Status, commit, utc_now, versions
 from rcad.runs.store import BEFORE, LAST, WEIGHTS, Store
-from rcad.runs.words import FEW, plural
+from rcad.runs.words import BY_CHANCE, FEW, plural
 from rcad.train import machine
 from rcad.train.checkpoint import restore_trainer, save_tensors, save_trainer, share_trainer
 from rcad.train.loop import Course, Trainer, exhaust
@@ -303,17 +303,22 @@ def _resolve(place: Place, config: RunConfig) -> tuple[torch.device, Engine]:
 def check_same_data(store: Store, config: RunConfig, problem: Problem) -> None:
     """Refuses a run that was begun on other data, or with other weights, than those that have this name now."""
     check_weights(config, store)
+    if is_of_other_data(store, config, problem):
+        raise changed_data(store, [config], "has changed since")
+
+
+def is_of_other_data(store: Store, config: RunConfig, problem: Problem) -> bool:
     record = store.record(config)
-    if record is not None and not same_data(record.data_sha256, problem.fingerprint):
-        raise changed_data(store, config, "has changed since")
+    return record is not None and not same_data(record.data_sha256, problem.fingerprint)
 
 
-def changed_data(store: Store, config: RunConfig, how: str) -> InputError:
-    """The error of a run whose data are not what they were; `how` they differ, in words."""
-    run = config_id(config)
+def changed_data(store: Store, configs: Sequence[RunConfig], how: str) -> InputError:
+    """The error of runs whose data are not what they were; `how` they differ, in words."""
+    runs = [*map(config_id, configs)]
+    which, them = (f"run {runs[0]} was", "run") if len(runs) == 1 else (f"{len(runs)} runs were", "runs")
     return InputError(
-        f"expected the data that run {run} was made from, but {config.data.name} {how}; use another folder of runs, or "
-        f"remove the run: rcad runs prune {run} --yes{store.option}"
+        f"expected the data that {which} made from, but {configs[0].data.name} {how}; use another folder of runs, or "
+        f"remove the {them}: rcad runs prune {' '.join(runs)} --yes{store.option}"
     )
 
 
@@ -354,7 +359,7 @@ def few_judges(config: RunConfig, problem: Problem) -> list[str]:
     """A sentence where the examples that judge a run, or choose its epoch, are few."""
     parts = {"test": problem.test} | ({"validation": problem.val} if config.train.selection == "best" else {})
     few = [plural(len(y), f"{name} example") for name, (_, y) in parts.items() if 0 < len(y) < FEW]
-    return [f"only {' and '.join(few)}, so few that small differences may be chance"] if few else []
+    return [f"only {' and '.join(few)}, {BY_CHANCE}"] if few else []
 
 
 def low_alpha(method: Method, problem: Problem) -> list[str]:

@@ -181,19 +181,22 @@ def check_data(finished: Sequence[RunConfig], place: Place, progress: Progress) 
         return
     import torch
 
-    from rcad.train.run import changed_data, check_same_data
+    from rcad.train.run import changed_data, is_of_other_data
     from rcad.train.task import Reader, prepare
 
     reader = Reader(place)
+    changed: dict[RunConfig, str] = {}
     for config in own:
         try:
             problem = prepare(config, reader(config.data, progress), torch.device("cpu"))
         except InputError as error:
             if find(parse_spec(config.data.name)[0], place.data_dir):
-                how = f"has changed since or cannot be read: {without_advice(str(error))}"
-                raise changed_data(place.store, config, how) from None
+                changed[config] = f"has changed since or cannot be read: {without_advice(str(error))}"
         else:
-            check_same_data(place.store, config, problem)
+            if is_of_other_data(place.store, config, problem):
+                changed[config] = "has changed since"
+    if changed:
+        raise changed_data(place.store, list(changed), next(iter(changed.values())))
 
 
 def weights_hash(config: RunConfig) -> str:

@@ -109,6 +109,24 @@ def test_a_difference_without_a_test_says_why(found: dict[str, Any]) -> None:
     assert "No spread" not in table.caption
 
 
+def test_a_page_names_its_command_and_why_examples_are_few(
+    found: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [run for group in found["groups"] for run in group["runs"]]
+    suites = "calibration,attacks,corruptions,ood"
+    assert document(found).facts["Made by"] == f"rcad evaluate {' '.join(runs)} --suite {suites} --limit 24"
+    assert "Test examples used: 24." in notes(found, "attacks")
+    found["settings"] = {suite: {**settings, "limit": None} for suite, settings in found["settings"].items()}
+    monkeypatch.setattr(module, "NAMED", 1)
+    assert document(found).facts["Made by"] == f"rcad evaluate {runs[0]} ... --suite {suites}"
+    for group in found["groups"]:
+        for by_suite in group["evaluations"]:
+            by_suite["attacks"]["examples"] = 500
+    told = "Test examples used: 500, because all would take long; --limit 0 takes all."
+    assert told in notes(found, "attacks")
+    assert "Test examples used: 24." in notes(found, "ood")
+
+
 def test_a_failed_check_is_told_at_once(found: dict[str, Any]) -> None:
     checks = [check for g in found["groups"] for e in g["evaluations"] for check in e["attacks"]["curves"]["masking"]]
     for check in checks:

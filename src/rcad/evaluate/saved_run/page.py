@@ -27,6 +27,8 @@ from rcad.runs.words import plural
 WIDTH, HEIGHT = 4.0, 3.4
 FEWEST = 5
 """A bin with fewer examples says nothing about reliability and is not drawn."""
+NAMED = 4
+"""Runs that the command of a page names; the page lists them all."""
 LONGEST = 34
 """Letters of a method's name in a legend."""
 Colours = Mapping[str, str]
@@ -63,12 +65,15 @@ def document(summary: Summary, *, brief: bool = False) -> Document:
     if not brief:
         left_out = [f"Left out: {run['run']}: {run['why']}" for run in summary["left_out"]]
         sections.append(Section("The runs", left_out, [_runs(summary)]))
-    count = sum(len(group["runs"]) for group in groups)
+    runs = [run for group in groups for run in group["runs"]]
+    limit = summary["settings"][suites[0]]["limit"]
+    command = ["rcad evaluate", *runs[:NAMED], *["..."][: len(runs) > NAMED], "--suite", ",".join(suites)]
+    command += [] if limit is None else ["--limit", str(limit)]
     titles = ", ".join(TITLES[suite].lower() for suite in suites)
-    lead = f"Finished runs, evaluated beyond accuracy: {titles}. {plural(count, 'run')}; lower is better for every "
+    lead = f"Finished runs, evaluated beyond accuracy: {titles}. {plural(len(runs), 'run')}; lower is better for every "
     devices = sorted({e["device"] for g in groups for by_suite in g["evaluations"] for e in by_suite.values()})
     facts = {
-        "Made by": f"rcad evaluate --suite {','.join(suites)}",
+        "Made by": " ".join(command),
         "Device": ", ".join(devices),
         "Versions": named_values(summary["versions"]),
         "Numbers": "evaluation.json beside this page; a record per run and suite in the runs' own folders",

@@ -109,8 +109,8 @@ def _from_pack(store: Store, record: RunRecord, suites: Sequence[str], settings:
         name = settings.file(suite)
         if name not in held:
             raise InputError(
-                f"expected the {suite} of run {record.id}, but {pack.name} does not hold it, nor its weights; "
-                "train it in another folder"
+                f"expected the {suite} of run {record.id}, but {pack.name} holds neither its {suite} nor its "
+                "weights; train it in another folder"
             )
         evaluations[suite] = EVALUATION.parse(held[name], f"{pack}, {record.id}, {name}")
     return Outcome(record, evaluations, {})

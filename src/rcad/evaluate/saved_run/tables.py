@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from rcad.evaluate.saved_run.settings import LIMITS
 from rcad.report.document import Table
 from rcad.report.numbers import MINUS, capital, decimals, fixed, p_value
 
@@ -119,7 +120,11 @@ def notes(summary: Summary, suite: str) -> list[str]:
     if suite == summary["suites"][0] and all(len(group["seeds"]) == 1 for group in groups):
         sentences.append(f"One seed{' each' * (len(groups) > 1)}: no spread can be given.")
     if counts := sorted({e["examples"] for e in records}):
-        sentences.append(f"Test examples used: {' or '.join(f'{count:,}' for count in counts)}.")
+        usual = summary["settings"][suite]["limit"] is None and any(
+            count in filter(None, LIMITS[suite]) for count in counts
+        )
+        why = ", because all would take long; --limit 0 takes all" if usual else ""
+        sentences.append(f"Test examples used: {' or '.join(f'{count:,}' for count in counts)}{why}.")
     if suite == "attacks" and any("masking_signs" in e["numbers"] for e in records):
         sentences.append(f"{masking_words(groups)}.")
     if suite == "corruptions" and records:
