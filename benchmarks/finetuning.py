@@ -4,7 +4,7 @@
 
 A small CNN is trained on 90 classes of CIFAR-100 and finetuned on the other ten, which a seed chose. `rcad.compare`
 tunes every method alike and judges on 100 and 300 labels; training from scratch has the same splits and more epochs.
-Writes finetuning.json (every number) and finetuning.md (the page). About an hour on one core; what --work has is not
+Writes finetuning.json (every number) and finetuning.md (the page). Takes 45 minutes of CPU time; what --work has is not
 trained again.
 """
 
@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import head, number, signed, table, write
+from common import head, number, table, write
 
 import rcad
 from rcad.data.registry import load
+from rcad.paper.report.few_labels import signed
 from rcad.runs.configure import configure
 from rcad.runs.files import write_text
 from rcad.runs.store import Store
@@ -125,7 +126,8 @@ def page(record: Mapping[str, Any]) -> str:
         f"epochs (test accuracy there {record['source_accuracy']:.1f}%), then on few labels of the ten others: "
         f"{', '.join(record['classes'])}. A seed chose them before anything was trained. All weights are trained, by "
         f"AdamW with lr 0.001. Each method has {CANDIDATES} candidates for weight decay and its own hyperparameters; a "
-        f"fifth of the labels chooses. {SEEDS} splits, 1,000 test images; changes are paired, ± half the 95% interval.",
+        f"fifth of the labels chooses. {SEEDS} splits, 1,000 test images; changes are paired, ± half the 95% interval, "
+        "uncorrected. One pretrained network and one choice of classes: the intervals do not cover those.",
     ]
     for labels, study in record["studies"].items():
         tuned, scratch, epochs = study["finetuned"], study["scratch"], study["epochs"]

@@ -1,10 +1,12 @@
 """The sentences on few labels, in docs/few-labels.md, docs/evidence/index.md and README.md, are true of the records."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import finetuning
 import pytest
 
 from rcad.paper.claims import ENTROPY, RANDOM, gain_of
@@ -15,7 +17,7 @@ from rcad.report.document import Table
 from rcad.runs.config import RunConfig
 from rcad.runs.pack import read_pack
 from rcad.runs.recipes import RECIPES
-from rcad.study.statistics import Paired
+from rcad.study.statistics import Paired, paired
 from rcad_docs import few_labels, made
 from rcad_docs.few_labels import N500, N2000, VIEWS, gain, studies
 
@@ -250,6 +252,32 @@ def test_what_is_said_of_the_papers_settings() -> None:
     grown = over("paper", "ME-ADA", N10000, "accuracy", of="paper")
     assert grown.high < 0
     assert f"ME-ADA on 10,000 images, {-grown.mean:.1f} ± {grown.half:.1f} points lower." in page
+
+
+def test_what_pretrained_weights_are_worth() -> None:
+    record = json.loads((ROOT / "results/finetuning/finetuning.json").read_text(encoding="utf-8"))
+    assert (ROOT / "results/finetuning/finetuning.md").read_text(encoding="utf-8") == finetuning.page(record)
+    page, gains = words("docs/few-labels.md"), {}
+    for labels, study in record["studies"].items():
+        erm, scratch = study["finetuned"]["erm"], study["scratch"]["erm"]
+        shown = [f"{fmean(cell['accuracy']):.1f}%" for cell in (scratch, erm)]
+        shown += [finetuning.change(erm, scratch, metric) for metric in finetuning.METRICS]
+        assert f"| {labels} | {' | '.join(shown)} |" in page
+        gains[labels] = {
+            (name, metric): finetuning.change(study["finetuned"][name], erm, metric)
+            for name in ("rcad", "rcad_random", "confidence_penalty")
+            for metric in finetuning.METRICS
+        }
+    assert (
+        f"did not raise accuracy ({gains['100']['rcad', 'accuracy']} and {gains['300']['rcad', 'accuracy']} points)"
+        in page
+    )
+    better = {name: gains["300"][name, "nll"][1:] for name in ("rcad", "rcad_random", "confidence_penalty")}
+    assert better["rcad"] == better["rcad_random"]
+    assert f"better than ERM's by {better['rcad']}, as is that of a random direction" in page
+    assert f"the entropy at x gains {better['confidence_penalty']}." in page
+    worth = paired(*(record["studies"]["300"][name]["erm"]["accuracy"] for name in ("finetuned", "scratch"))).mean
+    assert f"They were worth {worth:.0f} points of accuracy with 300 labels" in page
 
 
 def search(row: str, kind: str = "tuned", column: str = N2000) -> dict[str, Any]:
