@@ -16,7 +16,6 @@ from rcad.cli.screen import fields, say, say_json, table, warn
 from rcad.errors import InputError, finite, one_of, visible
 from rcad.loss.method_rows import label
 from rcad.runs.config import RunConfig
-from rcad.runs.configure import default_recipe
 from rcad.runs.pack import export, read_pack
 from rcad.runs.plain import to_toml
 from rcad.runs.recipes import RECIPES
@@ -82,6 +81,8 @@ def list_runs(
 
 def _changed(config: RunConfig) -> str:
     """What differs from the usual recipe of the data; from another one, which is named, where that is less."""
+    from rcad.runs.configure import default_recipe
+
     usual = default_recipe(config.data.name)
     found = []
     for name in (usual, *RECIPES):
