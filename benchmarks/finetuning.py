@@ -4,7 +4,7 @@
 
 A small CNN is trained on 90 classes of CIFAR-100 and finetuned on the other ten, which a seed chose. `rcad.compare`
 tunes every method alike and judges on 100 and 300 labels; training from scratch has the same splits and more epochs.
-Writes finetuning.json (every number) and finetuning.md (the page). Takes 45 minutes of CPU time; what --work has is not
+Writes finetuning.json (every number) and finetuning.md (the page). About 45 CPU minutes; what --work has is not
 trained again.
 """
 
@@ -127,7 +127,9 @@ def page(record: Mapping[str, Any]) -> str:
         f"{', '.join(record['classes'])}. A seed chose them before anything was trained. All weights are trained, by "
         f"AdamW with lr 0.001. Each method has {CANDIDATES} candidates for weight decay and its own hyperparameters; a "
         f"fifth of the labels chooses. {SEEDS} splits, 1,000 test images; changes are paired, ± half the 95% interval, "
-        "uncorrected. One pretrained network and one choice of classes: the intervals do not cover those.",
+        "uncorrected. One pretrained network and one choice of classes: the intervals do not cover those. The "
+        "pretraining was raised from 6 to 12 epochs after a short trial on two of these splits, whose test accuracies "
+        "were seen.",
     ]
     for labels, study in record["studies"].items():
         tuned, scratch, epochs = study["finetuned"], study["scratch"], study["epochs"]
