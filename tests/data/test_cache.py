@@ -1,6 +1,5 @@
 """The cache: whole or absent, keyed by content, opened without reading its sources. Archives, unpacked with care."""
 
-import errno
 import io
 import itertools
 import os
@@ -10,6 +9,7 @@ import tarfile
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -121,11 +121,9 @@ def _other_header(data):
     ("file", "damage"),
     [
         ("train_x.npy", _other_header),
-        ("train_y.npy", lambda data: data + bytes(8)),
         ("train_y.npy", None),
         ("manifest.json", None),
         ("manifest.json", lambda data: data.replace(b'"a"', b'"c"')),
-        ("manifest.json", lambda data: b'{"format": 1, "arr'),
         ("manifest.json", lambda data: b"[" * 100_000),
     ],
 )
@@ -268,22 +266,14 @@ def test_truncation_and_a_flipped_byte_are_named(tmp_path, keep, suffix):
         unpack(archive, tmp_path / "cache")
 
 
-def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
+def test_room_on_the_disk_is_asked_for_first(tmp_path, monkeypatch):
     archive = make_zip(tmp_path / "a.zip", ("x", FILE))
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4})())
-        with pytest.raises(InputError, match="MB free to unpack"):
-            extract(archive, tmp_path)
-        with pytest.raises(InputError, match="MB free to decode the images"):
-            cache.allocate(tmp_path / "x", (5,))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4))
+    with pytest.raises(InputError, match="MB free to unpack"):
+        extract(archive, tmp_path)
+    with pytest.raises(InputError, match="MB free to decode the images"):
+        cache.allocate(tmp_path / "x", (5,))
     assert not (tmp_path / "x").exists()
-
-    def full(source, target):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("shutil.copyfileobj", full)
-    with pytest.raises(InputError, match=r"expected to write the cache in .*No space left.*RCAD_CACHE"):
-        unpack(archive, tmp_path / "cache")
 
 
 def zip_bomb(path):
@@ -300,12 +290,10 @@ def zip_bomb(path):
     ],
 )
 def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
-    archive = make(tmp_path)
-    if archive.suffix == ".zip" or "members" in said:
-        monkeypatch.setattr(files, "SMALL", 1 << 16)
-        monkeypatch.setattr(files, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(files, "SMALL", 1 << 16)
+    monkeypatch.setattr(files, "MOST_MEMBERS", 3)
     with pytest.raises(InputError, match=said):
-        unpack(archive, tmp_path / "cache")
+        unpack(make(tmp_path), tmp_path / "cache")
     assert [path.suffix for path in (tmp_path / "cache" / "unpacked").iterdir()] == [".lock"]
 
 
