@@ -48,8 +48,6 @@ def test_the_table() -> None:
     few = {"ERM", "ERM, last epoch", "RCAD", "random direction"}
     assert rows == {everywhere: set(moons.LABELS.values()), controlled: few}
     assert made.ceiling == {everywhere: pytest.approx(100 * bayes_accuracy(0.1)), controlled: 100}
-    assert {tuple(one.x) for one in made.series} == {(20, 40)}
-    assert np.asarray(made.details["weight_ratio"]["rcad"]).shape == (3, 3)
     assert all(len(place.runs) == settings.seeds for place in made.places.values())
 
 
@@ -76,24 +74,6 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
     assert second.gain["mean"] > 3
 
 
-@pytest.mark.parametrize(
-    ("late", "fitted", "verdicts"),
-    [
-        ([88.0, 88.6, 88.1], [100.0] * 3, ["reproduced", "reproduced"]),
-        ([92.0, 92.6, 92.1], [100.0, 99.9, 100.0], ["opposite", "not reproduced"]),
-    ],
-)
-def test_what_the_text_says_of_erm_as_training_goes_on(
-    late: list[float], fitted: list[float], verdicts: list[str]
-) -> None:
-    measures = {boundaries.SHARE: [90.0, 91.0, 92.0], boundaries.FRESH: [90.0, 90.5, 90.2]}
-    usual = {**measures, boundaries.FITTED: [100.0] * 3, "probability": []}
-    panels = [{"method": name, "epoch": epoch, **usual} for name in ("rcad", "erm") for epoch in (1, 3)]
-    panels[-1] |= {boundaries.FRESH: late, boundaries.FITTED: fitted}
-    made = boundaries.judge(boundaries.describe(boundaries.Settings(), panels, {"chosen": {}}))
-    assert [claim.verdict for claim in made.claims[2:]] == verdicts
-
-
 def test_examples_lie_on_the_moons() -> None:
     x, y = (part.numpy() for part in examples(Cell(5, 0.3, "rest"), 1000, 1))
     assert (x.shape, x.dtype, y.dtype) == ((1000, 5), np.float32, np.int64)
@@ -106,13 +86,6 @@ def test_examples_lie_on_the_moons() -> None:
     angle = np.arctan2(upper[:, 1], upper[:, 0]) / np.pi
     assert np.abs(np.sort(angle) - (np.arange(500) + 0.5) / 500).max() < 1.63 / 500**0.5  # Kolmogorov, level 1%
     assert np.ptp(x[:, 2:], axis=0).min() > 1
-
-
-@pytest.mark.parametrize("d", [2, 5, 625])
-def test_a_smaller_set_is_the_beginning_of_a_larger_one(d: int) -> None:
-    large, less = examples(Cell(d, 0.1), 2500, 7), examples(Cell(d, 0.1), 33, 7)
-    assert all(torch.equal(one[:33], other) for one, other in zip(large, less, strict=True))
-    assert not torch.equal(examples(Cell(d, 0.1), 33, 8)[0], less[0])
 
 
 def test_the_stream_is_fixed() -> None:

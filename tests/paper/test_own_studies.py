@@ -1,8 +1,6 @@
 """The studies behind the suggested alpha and the defaults: what their records say, and what the pages say of them."""
 
 import json
-import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -101,34 +99,25 @@ def test_every_part_has_its_rows(out: Path) -> None:
         means = np.asarray(grid["grid"]).mean(1)
         assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
         assert 0 <= grid["erm"] <= 100
-    assert all({"alpha", "accuracy"} == set(part["suggested"]) for part in (row, *grids))
     assert list(made["flips"]) == ["linear, beta 0.5", "moons, d = 2", "moons, d = 5", "digits"]
     assert all(one["alpha"] > 0 for rules in made["flips"].values() for one in rules.values())
-    digits = made["digits"]
-    assert np.asarray(digits["grid"]).shape == (2, 2)
-    assert digits["alphas"][1] == pytest.approx(2 * digits["alphas"][0])
-    assert math.isclose(digits["suggested"]["alpha"], digits["alphas"][1], rel_tol=0.05)
+    assert made["digits"]["suggested"]["alpha"] == pytest.approx(made["digits"]["alphas"][1], rel=0.05)
     (row,) = made["uci"]
     assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0])
-    assert len(row["rule"]) == 2
     assert all(0.1 < value < 3 for value in row["rule"])
 
 
 def test_the_page_is_made_from_the_record_which_is_not_computed_again(
     out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (out / "alpha.md").read_text()
-    assert "numbers mean nothing" in text
-    assert "## UCI" in text
+    assert "numbers mean nothing" in (out / "alpha.md").read_text()
     monkeypatch.setattr(study, "run", lambda *arguments: pytest.fail("computed again"))
     words = [*TRIAL, str(out), "--uci", str(out / "uci.json")]
     assert study.main(words) == 0
     made = json.loads((out / "alpha.json").read_text())
-    assert (made["kind"], made["target"]) == ("rcad study", "alpha")
     (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
     assert study.main(words) == 2
-    assert study.main(["--uci", str(out / "none.json")]) == 2
-    assert capsys.readouterr().err.count("expected") == 2
+    assert capsys.readouterr().err.count("expected") == 1
 
 
 RECORD: dict[str, Any] = json.loads((ROOT / "results/defaults/defaults.json").read_text(encoding="utf-8"))
@@ -154,83 +143,27 @@ def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
             assert np.mean(plain["accuracy"]) > 99.5
 
 
-def test_where_the_default_is_safe_on_moons() -> None:
-    """By the rule of `rcad compare`: what the page says in words, cell by cell."""
-    found = pages.judged(RECORD["moons"])
-    worse = {
-        metric: [name for (name, by), one in found.items() if (by, one.outcome) == (metric, "worse")]
-        for metric in pages.METRICS
-    }
-    assert len(found) == 72
-    assert worse["nll"] == ["0.1, 2, 1000", "0.1, 10, 1000"]
-    for name in worse["nll"]:
-        assert np.mean(RECORD["moons"][name]["0"]["accuracy"]) > 99.6
-        assert found[name, "accuracy"].mean > 0
-        assert found[name, "nll"].mean == pytest.approx(-0.005, abs=5e-4)
-    assert worse["accuracy"] == ["0.1, 625, 100", "0.1, 1000, 100"]
-    smaller = {name: found[name, "nll"].mean for name in RECORD["moons"] if not name.endswith(" 1000")}
-    assert (min(smaller, key=smaller.get), min(smaller.values())) == ("0.1, 2, 300", pytest.approx(-0.002, abs=5e-4))
-    for paper in ("0.1, 625, 1000", "0.75, 625, 1000", "0.1, 1000, 1000"):
-        assert (found[paper, "nll"].outcome, found[paper, "accuracy"].outcome) == ("better", "undecided")
-    for name in ("moons, d = 2", "moons, d = 10"):  # where no alpha and no lam would mend it
-        for cells in RECORD["around"][name].values():
-            means = [np.mean(values) for values in cells.values()]
-            assert means == sorted(means)
-            assert min(means) > 0
-
-
 LOOPS: dict[str, dict[str, Any]] = RECORD["loops"]
 WORSE = ["digits; CNN, BatchNorm; Adam", "digits; CNN, GroupNorm; Adam"]
 
 
-def test_where_the_front_page_s_loop_is_worse_and_why() -> None:
-    """By the rule of `rcad compare`: where ERM is underconfident, and at every lam and alpha."""
-    found = pages.judged(LOOPS["test"], "RCAD", "ERM")
-    assert len(found) == 2 * 16
-    assert [name for (name, metric), one in found.items() if (metric, one.outcome) == ("nll", "worse")] == WORSE
-    assert not [name for (name, metric), one in found.items() if (metric, one.outcome) == ("accuracy", "worse")]
-    for name in WORSE:
-        for cells in (LOOPS["test"][name], LOOPS["held"][name]):
-            assert pages.overconfidence(cells["ERM"]) < -3
-        assert (
-            pages.difference(LOOPS["test"][name]["random direction"]["nll"], LOOPS["test"][name]["RCAD"]["nll"])[0] > 0
-        )
-    for name, cells in LOOPS["held"].items():
-        if name.startswith("digits"):
-            assert np.mean(cells["1, 0.1"]["confidence"]) < np.mean(cells["ERM"]["confidence"])
-            nll = [np.mean(cells[f"{share}, 0.1"]["nll"]) for share in ("0.25", "0.5", "1")]
-            assert nll == sorted(nll, reverse=True)
-    least, *_ = sorted(LOOPS["held"], key=lambda name: pages.overconfidence(LOOPS["held"][name]["ERM"]))
-    assert least == loops.WORST == WORSE[0]
-    plain = np.mean(LOOPS["held"][least]["ERM"]["nll"])
-    assert all(np.mean(one["nll"]) > plain for key, one in LOOPS["held"][least].items() if key != "ERM")
-    assert len(LOOPS["loops"]) == len(loops.LOOPS)
-    for cells in LOOPS["loops"].values():
-        assert np.mean(cells["RCAD"]["nll"]) > np.mean(cells["ERM"]["nll"])
-        assert pages.overconfidence(cells["ERM"]) < 2
+def test_where_the_default_and_another_reward_are_worse_than_erm() -> None:
+    """By the rule of `rcad compare`: what the page says in words."""
 
+    def worse(found: dict[tuple[str, str], Any]) -> set[tuple[str, str]]:
+        return {side for side, one in found.items() if one.outcome == "worse"}
 
-def test_another_reward_loses_less_and_repairs_nothing() -> None:
-    found = pages.judged(LOOPS["test"], "uniform", "ERM")
-    worse = [(name, metric) for (name, metric), one in found.items() if one.outcome == "worse"]
-    assert worse == [*((name, "nll") for name in WORSE), ("CIFAR-100; CNN, BatchNorm; SGD", "accuracy")]
-    below = 0
-    for name, cells in LOOPS["test"].items():
-        mean, half = pages.difference(cells["uniform"]["nll"], cells["RCAD"]["nll"])
-        below += name.startswith("digits") and mean < -half
-        if name in WORSE:
-            whole, rest = (pages.difference(cells[key]["nll"], cells["ERM"]["nll"])[0] for key in ("RCAD", "uniform"))
-            assert rest == pytest.approx(whole / 5, rel=0.1)
-        elif name.startswith("digits"):
-            assert mean < half
-    assert below == 6
-    ahead = {  # of the default, where lam was chosen
-        name: np.mean(cells["0.01"]["nll"]) < np.mean(RECORD["choice"][name][RECORD["chosen"]]["nll"])
-        for name, cells in RECORD["uniform"].items()
+    in_nll = {(name, "nll") for name in WORSE}
+    assert worse(pages.judged(LOOPS["test"], "RCAD", "ERM")) == in_nll
+    assert worse(pages.judged(LOOPS["test"], "uniform", "ERM")) == in_nll | {
+        ("CIFAR-100; CNN, BatchNorm; SGD", "accuracy")
     }
-    assert not ahead["digits, 100 labels"]
-    assert not ahead["breast cancer"]
-    assert all(ahead[name] for name in ahead if name.startswith("moons"))
+    moons = {"nll": ("0.1, 2, 1000", "0.1, 10, 1000"), "accuracy": ("0.1, 625, 100", "0.1, 1000, 100")}
+    assert worse(pages.judged(RECORD["moons"])) == {(name, metric) for metric in moons for name in moons[metric]}
+    for name in moons["nll"]:
+        assert np.mean(RECORD["moons"][name]["0"]["accuracy"]) > 99.6
+    for name in WORSE:
+        assert pages.overconfidence(LOOPS["test"][name]["ERM"]) < -3
 
 
 def test_the_pages_say_by_how_much_the_loop_is_worse() -> None:
@@ -265,13 +198,3 @@ def test_the_loop_of_the_study_trains() -> None:
     assert min(found["accuracy"]) > 30
     shared = set(map(bytes, splits[0].x.numpy())) & set(map(bytes, loops.digits(test=True, seed=0).judge_x.numpy()))
     assert not shared  # test images are in no training set that a choice has seen
-
-
-def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:
-    worse: Counter[str] = Counter()
-    for found in RECORD["rules"].values():
-        for rule, values in found.items():
-            mean, half = pages.difference(values, found["0"])
-            worse[rule] += mean > half
-    assert worse.pop("0") == 0
-    assert min(worse.values()) >= 1

@@ -10,7 +10,7 @@ import pytest
 from paper_records import order
 from rcad.loss.method_rows import as_recorded, method_rows, rows_to_plain
 from rcad.loss.methods import method_defaults
-from rcad.paper.benchmarks import CIFAR100, CIFAR100_2K, SCALES, SIX, SVHN, protocol
+from rcad.paper.benchmarks import SCALES
 from rcad.paper.record import Study
 from rcad.paper.run import judge_twice, plan_of
 from rcad.paper.suite import Plan
@@ -146,16 +146,6 @@ def test_a_committed_record_is_what_its_suite_plans_and_judges(path: Path) -> No
             assert getattr(made, name) == getattr(kept, name)
         assert (made.last and made.last.verdict) == (kept.last and kept.last.verdict)
         assert made.p_holm == (None if kept.p_holm is None else pytest.approx(kept.p_holm, rel=1e-3))
-
-
-def test_small_is_less_of_everything() -> None:
-    recipe = protocol("paper", "small")
-    assert (recipe.train.epochs, recipe.optim.milestones) == (30, (15, 22, 27))
-    assert CIFAR100.source("small") == "cifar100[:10000]"
-    assert CIFAR100_2K.source("small") == CIFAR100_2K.source("full") == "cifar100[:2000]"
-    assert (CIFAR100.source("full"), SVHN.source("full")) == ("cifar100", "svhn")
-    assert CIFAR100.source("smoke") == "digits[:150]"
-    assert len({one.smoke for one in SIX}) == 6
 
 
 PAPER = Path(os.environ.get("RCAD_PAPER") or Path(__file__).parents[3] / "shared" / "PAPER.md")

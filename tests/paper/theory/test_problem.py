@@ -148,21 +148,6 @@ def test_ascent_follows_the_attraction() -> None:
     assert shrank.tolist() == (attraction(setting) > 0).tolist() == [False, True, True, False]
 
 
-def test_entropy_against_its_stand_in() -> None:
-    z = torch.linspace(-8, 8, 33, dtype=torch.float64)
-    p = torch.sigmoid(z)
-    entropy = -(p * p.log() + (1 - p) * (1 - p).log())
-    assert torch.allclose(lemmas.entropy_ratio(z) * (-z.abs()).exp(), entropy, atol=1e-12)
-
-
-def test_with_one_variance_everywhere_the_first_lemma_is_an_equality_on_the_sphere() -> None:
-    one = torch.ones((), dtype=torch.float64)
-    setting = Setting(one, 0.8 * one, one, torch.full((3,), 0.49, dtype=torch.float64))
-    w = torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64)
-    error = torch.special.ndtr(-setting.beta * w[0] / 0.7)
-    torch.testing.assert_close(appendix.true_feature_bound(setting, error), w[0])
-
-
 def test_statements_over_random_settings() -> None:
     generator = seeded(2)
     sphere, ball = appendix.initial_feature(generator)
@@ -174,31 +159,6 @@ def test_statements_over_random_settings() -> None:
     for row in appendix.products_are_bounded(FIGURE, generator):
         assert row["fails"] < row["worst"] * row["cases"]
     assert appendix.gradients_as_printed(generator) < 1e-12
-
-
-def test_the_sample_size_and_the_bounds_by_hand() -> None:
-    assert appendix.sample_size(FIGURE, 0.1) == math.ceil((0.25 + math.log(20) + 8.01) / 0.04)
-    assert appendix.norm_bound(FIGURE, 0.1) == pytest.approx(math.sqrt(2 * math.log(20)) + math.sqrt(8.01) + 0.5)
-    # erfc(1 / sqrt 2) = 0.3173: between the bounds, which are not far from it.
-    bell = math.sqrt(2 / math.pi) * math.exp(-0.5)
-    assert 2 * bell / (1 + math.sqrt(5)) < math.erfc(1 / math.sqrt(2)) < bell
-    assert max(appendix.erfc_bounds(1000).values()) < 1e-12
-
-
-def test_the_printed_gradients_are_the_derivative_of_m() -> None:
-    """Against our own closed form, which knows neither the paper's formula nor its gradients."""
-    setting = Setting.of(Problem(d=3, gamma=0.4), torch.full((50,), 0.6, dtype=torch.float64))
-    w = random_directions(50, 4, seeded(3))
-    along, across = appendix.printed_gradients(setting, w)
-    torch.testing.assert_close(torch.cat([along[:, None], across], -1), population_gradient(setting, w, "derivative"))
-
-
-def test_conditions_can_be_met() -> None:
-    problem = Problem(n=10**7, d=2, beta=2.0, sigma1=1.0, sigma2=1.0, gamma=0.5)
-    assert all(c["holds"] for c in lemmas.conditions(problem, 1.0))
-    (short,) = [c for c in lemmas.conditions(problem, 3.0) if c["name"] == "beta >= alpha"]
-    assert (short["left"], short["right"], short["holds"]) == (2.0, 3.0, False)
-    assert not any(c["holds"] for c in lemmas.conditions(problem, 0.4) if c["name"].startswith("alpha"))
 
 
 def test_the_scan_s_settings_meet_the_conditions_and_show_either_sign() -> None:
