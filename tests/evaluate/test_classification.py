@@ -140,16 +140,6 @@ def test_ties_count_as_the_mean_over_all_orders(rows: list[tuple[int, float]]) -
     assert risks(confidence, loss)[-1].item() == pytest.approx(loss.mean().item())
 
 
-def test_points_of_the_curve() -> None:
-    output, y = (part[:250] for part in CASES["random"])
-    found = risk_coverage(output, y)
-    every = risks(output.double().log_softmax(1).amax(1), (output.argmax(1) != y).double())
-    assert found.aurc == pytest.approx(every.mean().item())
-    kept = [math.ceil(2.5 * j) for j in range(1, 101)]
-    assert found.risk == pytest.approx([every[k - 1].item() for k in kept])
-    assert found.coverage == pytest.approx([k / 250 for k in kept])
-
-
 LOOSE = ("perfect", "hopeless", "constant", "one example", "tied rows")  # no best temperature, or none inside the range
 
 
