@@ -1,4 +1,4 @@
-"""What every corruption promises, and each by what it does: closed forms, Pillow's own, scipy's filters."""
+"""What every corruption promises; two are held against Pillow's own, filters against scipy's."""
 
 import io
 from itertools import pairwise
