@@ -74,20 +74,6 @@ def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:
     assert second.gain["mean"] > 3
 
 
-def test_examples_lie_on_the_moons() -> None:
-    x, y = (part.numpy() for part in examples(Cell(5, 0.3, "rest"), 1000, 1))
-    assert (x.shape, x.dtype, y.dtype) == ((1000, 5), np.float32, np.int64)
-    upper, lower = x[y == 0, :2], x[y == 1, :2]
-    assert len(upper) == len(lower) == 500
-    assert np.abs(np.hypot(*upper.T) - 1).max() < 1e-6
-    assert np.abs(np.hypot(*(lower - [1, 0.5]).T) - 1).max() < 1e-6
-    assert upper[:, 1].min() >= 0
-    assert lower[:, 1].max() <= 0.5
-    angle = np.arctan2(upper[:, 1], upper[:, 0]) / np.pi
-    assert np.abs(np.sort(angle) - (np.arange(500) + 0.5) / 500).max() < 1.63 / 500**0.5  # Kolmogorov, level 1%
-    assert np.ptp(x[:, 2:], axis=0).min() > 1
-
-
 def test_the_stream_is_fixed() -> None:
     x = examples(Cell(7, 0.25), 50, 8)[0].numpy()
     # Rounded: the last bit of a logarithm or a cosine is the C library's.

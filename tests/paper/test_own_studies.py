@@ -8,7 +8,6 @@ import default_loops as loops
 import default_values_page as pages
 import measured_alpha as study
 import numpy as np
-import prediction_changes as changes
 import pytest
 import torch
 
@@ -39,43 +38,6 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
     assert {*made.details["dropped"]["images"].values()} == {0.0}
     near = sum(0.5 <= ratio <= 2 for ratio in made.details["dropped"]["ratios"].values())
     assert near == len(made.details["dropped"]["ratios"]) == 10
-
-
-def test_what_the_page_says_of_the_rules_that_ask_a_model() -> None:
-    made = Study.read(ROOT / "results/alpha/alpha.json").details
-    settings = {f"linear, beta {one['beta']:g}": one for one in made["linear"]}
-    settings |= {**{f"moons, d = {one['d']}": one for one in made["moons"]}, "digits": made["digits"]}
-    page = " ".join((ROOT / "docs/concepts.md").read_text(encoding="utf-8").split())
-    rules = {
-        "(the suggestion)": {name: one["suggested"] for name, one in settings.items()},
-        "where a random direction changes the model's prediction": {n: made["flips"][n]["random"] for n in settings},
-        "where a step up the loss changes the model's prediction": {n: made["flips"][n]["gradient"] for n in settings},
-    }
-    for words, found in rules.items():
-        ratios = [found[name]["alpha"] / one["best_alpha"] for name, one in settings.items()]
-        near = sum(0.5 <= ratio <= 2 for ratio in ratios)
-        cost = [one["best"] - found[name]["accuracy"] for name, one in settings.items()]
-        cells = f"{near} of {len(ratios)} | {min(ratios):.2g} to {max(ratios):.2g}x"
-        assert f"{words} | {cells} | {np.median(cost):.1f} | {max(cost):.1f} |" in page
-    chosen = made["images"][-1]["best"]["NLL"]
-    times = np.median(made["image_flips"]["gradient"]) / chosen, made["images"][-1]["suggested"] / chosen
-    assert "gave {:.1f} times the alpha that held-out NLL chose, the suggestion {:.1f} times".format(*times) in page
-
-
-def test_where_a_prediction_changes_is_known_of_a_linear_model() -> None:
-    x, y = torch.tensor([[1.0, 0.0], [-2.0, 5.0]]), torch.tensor([1, 0])
-
-    def model(rows: torch.Tensor) -> torch.Tensor:
-        return torch.stack([-rows[:, 0], rows[:, 0]], 1)
-
-    uphill, along, away = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0]] * 2), torch.zeros(2, 2)
-    step = 2 ** (1 / 8)
-    found = changes.change_distance(model, x, [along, uphill])
-    assert all(0.999 * true < one < 1.001 * step * true for one, true in zip(found.tolist(), (1.0, 2.0), strict=True))
-    assert changes.change_distance(model, x, [along, away]).tolist() == [changes.FARTHEST] * 2
-    by_rule = changes.change_distances(model, x, y)
-    assert by_rule["gradient"] == found.min()  # torch's median of two is the lower
-    assert by_rule["random"] > by_rule["gradient"]
 
 
 @pytest.fixture(scope="module")
@@ -128,19 +90,6 @@ def test_the_page_is_made_from_the_record() -> None:
     # lam is the one that held-out examples chose.
     assert float(RECORD["chosen"]) == WEIGHT
     assert min(RECORD["ranks"], key=RECORD["ranks"].get) == RECORD["chosen"]
-
-
-@pytest.mark.parametrize("name", RECORD["check"])
-def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
-    """But for the likelihood of moons that plain training has right already."""
-    plain, ours = RECORD["check"][name]["0"], RECORD["check"][name][RECORD["chosen"]]
-    for metric, sign in (("accuracy", 1), ("nll", -1)):
-        gain = sign * np.subtract(ours[metric], plain[metric])
-        half = 2.0 * gain.std(ddof=1) / len(gain) ** 0.5
-        if (name, metric) != ("moons, d = 2", "nll"):
-            assert gain.mean() + half > 0
-        else:
-            assert np.mean(plain["accuracy"]) > 99.5
 
 
 LOOPS: dict[str, dict[str, Any]] = RECORD["loops"]

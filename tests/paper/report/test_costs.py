@@ -33,39 +33,23 @@ def test_every_group_counts(records: list[Any], verdicts: list[str]) -> None:
     assert study([record(fgsm=1.5)]) is study([]) is None
 
 
-FLOOR = 4.0
-
-
-def pair(axes: list[str], erm: float, ratio: float, **facts: Any) -> list[dict[str, Any]]:
-    """ERM and RCAD at one point."""
-    common = {"axes": axes, "model": "resnet18", "batch": 128, "side": 32, "classes": 100, "runs": 1, **facts}
-    common |= {"parameters": 11_000_000, "peak_memory_gib": 0.5, "engine": "graph", "ratio_to_floor": 3.0}
-    common["floor_us_per_example"] = FLOOR
-    return [
-        {**common, "method": method, "us_per_example": erm * times, "ratio_to_erm": times}
-        for method, times in (("erm", 1.0), ("rcad", ratio))
-    ]
-
-
-def grown() -> dict[str, Any]:
-    rows = [*pair(["batch", "classes"], 13, 1.9), *pair(["batch"], 43, 2.2, batch=32)]
-    rows += pair(["classes"], 20, 1.5, classes=100_000)
-    rows += [{**pair(["batch"], 1, 1, batch=4096)[0], "us_per_example": None, "error": "OutOfMemoryError: too large"}]
-    return {"kind": costs.GROWTH, "device": "NVIDIA H200", "torch": "2.11.0", "precision": "bf16", "rows": rows}
-
-
-def test_a_column_for_each_axis_with_the_floor_and_marks_on_what_leaves_the_range() -> None:
-    figure = costs.growth_figure(Path("scaling_h200.json"), grown())
-    assert figure.name == "scaling_h200"
-    panels = figure.drawing.axes
+def test_a_column_for_each_axis_and_marks_on_what_leaves_the_range() -> None:
+    same = {"model": "resnet18", "side": 32, "runs": 1, "parameters": 11_000_000, "peak_memory_gib": 0.5}
+    same |= {"engine": "graph", "ratio_to_floor": 3.0, "floor_us_per_example": 4.0}
+    rows: list[dict[str, Any]] = []
+    for axes, batch, classes, erm, ratio in (
+        (["batch", "classes"], 128, 100, 13, 1.9),
+        (["batch"], 32, 100, 43, 2.2),
+        (["classes"], 128, 100_000, 20, 1.5),
+    ):
+        here = {**same, "axes": axes, "batch": batch, "classes": classes}
+        rows += [{**here, "method": "erm", "us_per_example": erm, "ratio_to_erm": 1.0}]
+        rows += [{**here, "method": "rcad", "us_per_example": erm * ratio, "ratio_to_erm": ratio}]
+    rows += [{**rows[0], "axes": ["batch"], "batch": 4096, "us_per_example": None, "error": "OutOfMemoryError"}]
+    grown = {"kind": costs.GROWTH, "device": "NVIDIA H200", "torch": "2.11.0", "precision": "bf16", "rows": rows}
+    panels = costs.growth_figure(Path("scaling_h200.json"), grown).drawing.axes
     assert [ax.get_xlabel() for ax in panels[-2:]] == ["batch", "classes"]
-    times, ratios = panels[0], panels[2]
-    assert [list(line.get_ydata()) for line in times.lines[:2]] == [[43, 13], [FLOOR, FLOOR]]
-    assert [(list(line.get_xdata()), list(line.get_ydata())) for line in ratios.lines] == [
-        ([32, 128], [2.2, 1.9]),
-        ([32], [2.2]),
-    ]
-    rows = costs.growth_table(grown()).cells
-    marked = [row[0].text for row in rows if row[3].mark == "bad"]
-    assert marked == ["batch 32", "100,000 classes"]
-    assert [row[2].text for row in rows if row[0].text == "batch 4096"] == ["OutOfMemoryError: too large"]
+    assert [list(line.get_ydata()) for line in panels[0].lines[:2]] == [[43, 13], [4.0, 4.0]]
+    cells = costs.growth_table(grown).cells
+    assert [row[0].text for row in cells if row[3].mark == "bad"] == ["batch 32", "100,000 classes"]
+    assert [row[2].text for row in cells if row[0].text == "batch 4096"] == ["OutOfMemoryError"]
