@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from data.conftest import shard
-from hub_server import digests, point_to, serving
+from hub_server import point_to, serving
 from made import png
 from one_line import fails_in_one_line
 from rcad.data.elsewhere import layout
@@ -115,17 +115,6 @@ def test_without_the_hub_the_cache_serves(hub, monkeypatch):
     with pytest.raises(InputError, match=r"not there and the Hub was not reached .*fetch it online once"):
         load("hf:me/other", target="colour")
     assert len(hub.asked) == asked
-
-
-def test_a_cache_that_another_program_filled_will_do(tmp_path, hub, monkeypatch):
-    """The Hub's own layout: blobs by their hash, snapshots of links, names of commits."""
-    point_to(monkeypatch, "http://127.0.0.1:9")
-    home, content, commit = tmp_path / "hf" / "datasets--me--rows", rows(40), "a" * 40
-    blob, link = home / "blobs" / str(digests(content)[1]), home / "snapshots" / commit / "train.csv"
-    for path, data in ((blob, content), (home / "refs" / "main", commit.encode()), (link, b"")):
-        path.parent.mkdir(parents=True)
-        path.write_bytes(data) if data else path.symlink_to(blob)
-    assert load("hf:me/rows", target="colour").source == f"hf:me/rows@{commit}"
 
 
 @pytest.mark.parametrize("size", [6, 60])  # a small file has git's hash, a large one its sha256

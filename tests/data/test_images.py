@@ -172,12 +172,6 @@ def test_images_that_the_table_does_not_list_are_counted(kaggle):
     assert load(root).omissions[-1].startswith("column 'label': 'Dog' and 'dog' differ by case ")
 
 
-def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
-    root = kaggle(TABLE.replace(".png", ""), names=("a.png", "a.bmp", "b.png", "c.png"))
-    with fails_in_one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):
-        load(root)
-
-
 def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     root = kaggle(TABLE + "gone.png,cat\nlost.png,dog\nd.png,\n", names=("a.png", "b.png", "c.png", "d.png"))
     with pytest.raises(InputError, match=r"a target in line 7, column 'label' of .*train.csv, but it is missing"):

@@ -137,13 +137,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -186,14 +185,6 @@ def test_a_file_comes_whole_whatever_the_server_does(server, tmp_path, fault, pa
     assert server.ranges == ranges, "a file that is there is not asked for again"
 
 
-def test_what_came_of_a_lost_connection_is_kept(server, tmp_path):
-    server.cuts = [1000, 0, 0, 0]
-    with pytest.raises(InputError, match=r"connection was lost; try again to continue, or put the file at .*data.bin"):
-        fetch_file(remote(server), tmp_path)
-    assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:1000]
-    assert not (tmp_path / "data.bin").exists()
-
-
 def test_a_wrong_checksum_leaves_nothing_and_a_wrong_file_there_is_kept_and_named(server, tmp_path):
     with pytest.raises(InputError, match=r"^expected md5 0{32} for .*data.bin.part, but got .*; fetch it again"):
         fetch_file(remote(server, "0" * 32), tmp_path)
@@ -204,11 +195,16 @@ def test_a_wrong_checksum_leaves_nothing_and_a_wrong_file_there_is_kept_and_name
     assert (tmp_path / "data.bin").read_bytes() == b"mine"
 
 
-def test_not_found_is_not_tried_again(server, tmp_path):
+def test_not_found_is_not_tried_again_and_what_came_of_a_lost_connection_is_kept(server, tmp_path):
     server.statuses = [404]
     with pytest.raises(InputError, match=r"but got: HTTP 404 .*put the file at .*data.bin by hand$"):
         fetch_file(remote(server), tmp_path)
     assert len(server.ranges) == 1
+    server.cuts = [1000, 0, 0, 0]
+    with pytest.raises(InputError, match=r"connection was lost; try again to continue, or put the file at .*data.bin"):
+        fetch_file(remote(server), tmp_path)
+    assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:1000]
+    assert not (tmp_path / "data.bin").exists()
 
 
 def test_no_network_and_other_addresses_are_one_line(tmp_path):

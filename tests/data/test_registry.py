@@ -9,9 +9,8 @@ import pytest
 from data.conftest import shard, write
 from one_line import fails_in_one_line
 from rcad.data import decoding, registry
-from rcad.data.registry import load, recognise
+from rcad.data.registry import recognise
 from rcad.data.small_sets import EMBEDDED, find_uci, load_embedded, load_uci
-from rcad.data.streams import Stream
 from rcad.errors import InputError, MissingExtraError
 
 
@@ -152,14 +151,3 @@ def test_whoever_writes_into_the_arrays_changes_no_later_reading(name, monkeypat
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(MissingExtraError, match=r"scikit-learn to be installed: .*pip install .* '\.\[sklearn\]'"):
         load_embedded(name)
-
-
-def test_digits_as_imagenet_is_laid_out_are_streamed(tmp_path):
-    data = load("digit_folders", cache_dir=tmp_path)
-    assert isinstance(data.train.x, Stream)
-    assert (data.train.x.shape, data.test.x.shape) == ((1438, 1, 8, 8), (359, 1, 8, 8))
-    whole = load_embedded("digits").train
-    for split, places in ((data.train, np.arange(1797) % 5 != 4), (data.test, np.arange(1797) % 5 == 4)):
-        order = np.argsort(whole.y[places], kind="stable")  # a class after the other
-        assert split.y.tolist() == whole.y[places][order].tolist()
-        assert np.array_equal(split.x.copy(), whole.x[places][order])

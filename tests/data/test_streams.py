@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 from data.conftest import encode, noise, picture, shard
-from one_line import refusals
 from rcad.data import decoding, streams
 from rcad.data.decoding import SizesDifferError, decode
 from rcad.data.registry import load
@@ -225,14 +224,6 @@ def test_pixels_are_exact_and_size_takes_the_centred_square():
     assert (decode(encode(wide), "x", size=4) == 200).all()
     assert decode(encode(wide), "x", size=2).shape == (3, 2, 2)
     np.testing.assert_array_equal(decode(encode(grey), "x", size=4), np.stack([grey] * 3))
-
-
-test_broken_images_are_named_without_the_address_of_a_buffer = refusals(
-    (b"", "folder/cat.png to be an image, but it cannot be decoded (unknown format)"),
-    (encode(noise(8, 8, 3))[:100], "folder/cat.png to be an image, but it cannot be decoded ("),
-    (encode(noise(4, 4).astype(np.float32), "TIFF"), "8 or 16 bits, but got mode F in folder/cat.png"),
-    of=lambda data: decode(data, "folder/cat.png"),
-)
 
 
 def whole(tmp_path, pictures, **options):

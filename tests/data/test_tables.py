@@ -9,7 +9,7 @@ import pytest
 
 from one_line import fails_in_one_line, refusals
 from rcad.data import arrays
-from rcad.data.scaling import Standardizer, TargetScaler, beyond_float64, compact
+from rcad.data.scaling import Standardizer, TargetScaler, compact
 from rcad.data.table_encoder import TableEncoder
 from rcad.data.table_files import read_table
 from rcad.data.tables import load
@@ -92,20 +92,11 @@ def test_the_task_is_inferred(values, task, classes):
         assert [classes[k] for k in data.train.y] == [value.removesuffix(".0") for value in values]
 
 
-def test_columns_that_are_the_same_in_every_row_are_told():
-    same = read("a,b,c,d,e,y\n1,7,x,,x,0\n2,7,x,3,x,1\n3,7,x,3,y,1\n4,7,x,3,,0\n")
-    assert same.columns[:3] == ("a", "b", "c=x")
-    assert same.omissions == (
-        "columns 'b', 'c': the same value in every row predicts nothing; leave out with --drop 'b, c'",
-    )
-
-
 def test_the_task_can_be_told():
     assert read("a,y\n1,0\n2,1\n3,1\n", task="regression").train.y.dtype == np.float32
     data = read("a,y\n1,0.5\n2,1\n3,1\n", task="classification")
     assert (data.classes, data.train.y.tolist()) == (("0.5", "1"), [0, 1, 1])
     assert data.note.endswith("classification as told; classes with only one row, too few to learn and to test: '0.5'")
-    assert read("a,y\n1,0.5\n2,1\n3,1\n4,0.5\n", task="classification").omissions == ()
 
 
 def test_columns_are_dropped_and_targets_may_be_counted():
@@ -165,15 +156,12 @@ test_bad_tables = refusals(
     ("a,y\n1,2\n", {}, "at least 2 rows in .. t.csv, but got 1"),
     ("a,y\n1,2\n1\n", {}, "2 columns in line 3 of .. t.csv, but got 1"),
     ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .. t.csv to differ, but got 'a' twice"),
-    ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .. t.csv, but column 2 has none"),
     ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
     (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .. t.csv, but got byte 0xe9 in line 2"),
-    ("Prices\n\na,y\n1,2\n", {}, "names in line 1 of .. t.csv, but it has 1 column and line 3 has 2; remove what"),
     ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
     ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
     ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .. , but got 2"),
     ("a,y\n1,2\n1,3\n", {"drop": ["a"]}, "a feature column beside 'y'"),
-    ("a,y\n1,2\n1,3\n", {"drop": ["y"]}, "beside the target, but got 'y', which is the target"),
     ("id,y\n1,2\n1,3\n", {"drop": ["Id"]}, "drop to be a column of .. , but got 'Id'; did you mean 'id'?"),
     ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .. , but got inf"),
     (IDS, {}, "beside 'y' in .. t.csv, but got none; left out: 'id', a different text in every row"),
@@ -245,16 +233,12 @@ def test_numbers_and_dates_as_people_write_them(texts, expected):
 )
 def test_how_dates_are_read_that_could_be_read_two_ways_is_said(texts, reading):
     data = read(lines("a|b|y", *(f"{text}|{i}|{i % 2}" for i, text in enumerate(texts))))
-    assert data.columns == ("a", "b")
     assert data.omissions[0] == f"'a': {texts[0]} is read {reading}; if that is wrong, write dates as 2012-11-05"
-    assert data.omissions[0] in data.note
     later = new(f"a|b\n{texts[-1]}|1\n25/12/2012|1\n")
     if "day first" in reading:  # as in training, whatever these rows are
         assert np.isfinite(data.encoder.transform(later)[:, 0]).all()
     else:
-        with fails_in_one_line(
-            "expected a date in line 3, column 'a' of ", "(like 12/31/2021, month first), but got '25/12/2012'"
-        ):
+        with fails_in_one_line("line 3, column 'a' of ", "(like 12/31/2021, month first), but got '25/12/2012'"):
             data.encoder.transform(later)
 
 
@@ -288,11 +272,6 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
     numbered = read(lines("orderNumber,a,y", *(f"{(i * 7) % 12 + 1},{i % 3},{i / 2}" for i in range(12))))
     assert numbered.columns == ("orderNumber", "a")
     assert numbered.omissions[0].startswith("'orderNumber' is an input, with a different whole number in every row; ")
-
-
-def test_a_column_without_any_value_is_left_out():
-    data = read("a,b,y\n1,,1.5\n2,?,2.5\n3,na,7\n")
-    assert (data.columns, data.omissions) == (("a",), ("left out: 'b', empty in every row",))
 
 
 def test_an_index_that_pandas_wrote_is_left_out():
@@ -418,11 +397,3 @@ def test_only_a_column_that_float32_would_blur_is_kept_wide():
     assert compact(np.asarray([2.0**24 + 1, 0.0])).dtype == np.float32
     assert compact(np.asarray([2.0**24 + 1, 2.0**24 + 3])).dtype == np.float64
     assert np.isfinite(compact(np.asarray([1e39, 2e39]))).all(), "beyond float32"
-
-
-@pytest.mark.parametrize(
-    ("column", "merged"),
-    [(2.0**62 + np.arange(50.0), True), (np.asarray([1e18, 3e18, np.nan]), False), (STAMPS, False)],
-)
-def test_long_identifiers_are_told_from_large_numbers(column, merged):
-    assert beyond_float64(column) is merged
