@@ -285,13 +285,6 @@ def test_random_points_are_where_they_should_be() -> None:
     assert at_corner.abs().min() > 0.199
 
 
-def test_the_whole_space_is_more_than_a_point() -> None:
-    move = Move(0.1, "linf", None, None, None)
-    assert Ball(torch.tensor([[1.0, -4.0], [3.0, 0.0]]), move).whole_space() == 20.0
-    assert Ball(torch.tensor([[1.0, -4.0]]), move).whole_space() == 40.0  # one example has no others to reach
-    assert Ball(torch.zeros(3, 2), move).whole_space() == 10.0
-
-
 def test_the_losses_by_hand() -> None:
     torch.manual_seed(0)
     output, y = torch.randn(20, 6, dtype=torch.float64), torch.randint(6, (20,))

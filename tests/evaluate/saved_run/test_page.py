@@ -12,7 +12,7 @@ from rcad.evaluate.saved_run.loading import RunLoader
 from rcad.evaluate.saved_run.page import document, figures, pooled
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import SUITES
-from rcad.evaluate.saved_run.tables import comparison_notes, differences, notes, spread, tables
+from rcad.evaluate.saved_run.tables import differences, notes, spread, tables
 from rcad.report import html
 from rcad.report.markdown import markdown
 from rcad.runs.store import Store
@@ -88,7 +88,7 @@ def test_differences_are_signed_never_minus_zero_and_say_why_there_is_no_test(fo
     assert differences(found["groups"], SUITES).rows[-1][2:] == ["+0.028", "no spread"]
 
 
-def test_a_page_names_its_command_and_why_examples_are_few(found: dict[str, Any]) -> None:
+def test_a_page_names_its_command_why_examples_are_few_and_what_is_missing(found: dict[str, Any]) -> None:
     runs = [run for group in found["groups"] for run in group["runs"]]
     suites = "calibration,attacks,corruptions,ood"
     assert document(found).facts["Made by"] == f"rcad evaluate {' '.join(runs)} --suite {suites} --limit 24"
@@ -96,8 +96,13 @@ def test_a_page_names_its_command_and_why_examples_are_few(found: dict[str, Any]
     found["settings"]["attacks"]["limit"] = None
     for by_suite in (one for group in found["groups"] for one in group["evaluations"]):
         by_suite["attacks"]["examples"] = 500
+        by_suite["calibration"]["notes"] = []
     told = "Test examples used: 500, because all would take long; --limit 0 takes all."
     assert told in notes(found, "attacks")
+    found["groups"][0]["evaluations"][0]["calibration"]["notes"] = ["No temperature."]
+    assert "1 of 4 runs: No temperature." in notes(found, "calibration")
+    found["groups"][1]["refused"] = {"ood": "Makes no sense."}
+    assert notes(found, "ood")[0].endswith("Makes no sense.")
 
 
 def test_a_failed_check_is_told_at_once(found: dict[str, Any]) -> None:
@@ -109,18 +114,6 @@ def test_a_failed_check_is_told_at_once(found: dict[str, Any]) -> None:
     assert f"Signs of gradient masking were found: 1 of {len(checks)} checks failed (steps)." in notes(found, "attacks")
     rows = [row[2:] for row in tables(found["groups"], "attacks")[1].rows if row[1] == "steps"]
     assert (rows[0][0], rows[1]) == ("2 of 2", ["1 of 2", "helped"])
-
-
-def test_notes_say_what_is_missing_and_for_how_many(found: dict[str, Any]) -> None:
-    for by_suite in (one for group in found["groups"] for one in group["evaluations"]):
-        by_suite["calibration"]["notes"] = []
-    found["groups"][0]["evaluations"][0]["calibration"]["notes"] = ["No temperature."]
-    found["groups"][1]["refused"] = {"ood": "Makes no sense."}
-    assert notes(found, "calibration") == ["Test examples used: 24.", "1 of 4 runs: No temperature."]
-    assert notes(found, "ood")[0].endswith("Makes no sense.")
-    assert comparison_notes(found) == [f"method rcad {EVIL}: Over 2 seeds."]
-    found["groups"][1] |= {"comparison": None, "notes": ["No ERM run is among these."]}
-    assert comparison_notes(found) == [f"method rcad {EVIL}: No ERM run is among these."]
 
 
 def test_bins_of_all_seeds_together() -> None:

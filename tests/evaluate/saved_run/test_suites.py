@@ -180,27 +180,7 @@ def test_foreign_images_are_brought_to_the_shape() -> None:
     torch.testing.assert_close(back, torch.full((2, 3, 8, 8), 0.2))
 
 
-def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) -> None:
-    """The middle square of each, at the run's size: white in the middle, black beside it."""
-    pil = pytest.importorskip("PIL.Image")
-    for name in ("a", "b"):
-        (tmp_path / "odd" / name).mkdir(parents=True)
-        for place, (height, width) in enumerate([(8, 24), (30, 10)]):
-            pixels = np.zeros((height, width, 3), np.uint8)
-            side = min(height, width)
-            top, left = (height - side) // 2, (width - side) // 2
-            pixels[top : top + side, left : left + side] = 255
-            pil.fromarray(pixels).save(tmp_path / "odd" / name / f"{place}.png")
-    own, odd = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache"), str(tmp_path / "odd")
-    found = foreign_inputs(own.load(run_id("erm")), odd, 4, 0)
-    assert found.shape == (4, 1, 8, 8)
-    # The squares reach to the pixels beside them only where these are interpolated.
-    assert found[:, :, 1:-1, 1:-1].min() > 0.99
-    with pytest.raises(InputError, match=r"expected a table .* but .*odd holds images"):  # of no use in any size
-        foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), odd, 4, 0)
-
-
-def test_foreign_images_need_no_labels(saved: SavedRun, tmp_path: Path) -> None:
+def test_foreign_images_of_any_size_need_no_labels(saved: SavedRun, tmp_path: Path) -> None:
     pil = pytest.importorskip("PIL.Image")
     for side in (8, 20):
         pil.fromarray(np.full((side, side + 2), 51, np.uint8)).save(tmp_path / f"{side}.png")
@@ -228,6 +208,8 @@ def test_foreign_data_must_fit(loader: RunLoader) -> None:
     images, table = loader.load(run_id("erm")), loader.load(run_id("erm", 0, "breast_cancer"))
     with pytest.raises(InputError, match=r"a column 'mean radius' in diabetes, but its columns are age, sex, bmi"):
         foreign_inputs(table, "diabetes", 4, 0)
+    with pytest.raises(InputError, match=r"expected a table .* but digits holds images"):
+        foreign_inputs(table, "digits", 4, 0)
     noise = foreign_inputs(images, "noise", 50, 0)
     assert noise.shape == (50, 1, 8, 8)
     assert 0 <= noise.min() < 0.1 < 0.9 < noise.max() <= 1
