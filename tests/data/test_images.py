@@ -58,14 +58,6 @@ def test_layouts(tmp_path, images, classes, train, test):
     assert "classes from copy" in load(copy).note
 
 
-def test_a_link_that_leads_back_is_not_followed(tmp_path):
-    root = write(tmp_path / "pets", **SPLIT)
-    (root / "cat" / "again").symlink_to(root / "cat")
-    (root / "dog" / "more").symlink_to(write(tmp_path / "elsewhere", c=3))
-    dataset = load(root)
-    assert (reds(dataset.train), dataset.train.y.tolist()) == ([1, 2, 3], [0, 1, 1])
-
-
 def tiny(folder, wnids=("n02", "n01")):
     """Tiny ImageNet in small: two classes, two training images and one validation image each."""
     files = {"wnids_dot_txt": "\n".join(wnids).encode(), "test__images__test_0_dot_JPEG": red(9)}

@@ -51,28 +51,15 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_part_has_its_rows(out: Path) -> None:
-    made = Study.read(out / "alpha.json").details
-    (row,) = made["linear"]
-    assert min(row["helpful"]) <= row["best_alpha"] <= max(row["helpful"])
-    assert row["best"] > row["erm"]
-    grids = [*made["moons"], made["digits"]]
-    for grid in grids:
-        means = np.asarray(grid["grid"]).mean(1)
-        assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
-        assert 0 <= grid["erm"] <= 100
-    assert list(made["flips"]) == ["linear, beta 0.5", "moons, d = 2", "moons, d = 5", "digits"]
-    assert all(one["alpha"] > 0 for rules in made["flips"].values() for one in rules.values())
-    assert made["digits"]["suggested"]["alpha"] == pytest.approx(made["digits"]["alphas"][1], rel=0.05)
-    (row,) = made["uci"]
-    assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0])
-    assert all(0.1 < value < 3 for value in row["rule"])
-
-
 def test_the_page_is_made_from_the_record_which_is_not_computed_again(
     out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "numbers mean nothing" in (out / "alpha.md").read_text()
+    details = Study.read(out / "alpha.json").details
+    assert details["digits"]["suggested"]["alpha"] == pytest.approx(details["digits"]["alphas"][1], rel=0.05)
+    for grid in (*details["moons"], details["digits"]):
+        means = np.asarray(grid["grid"]).mean(1)
+        assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
     monkeypatch.setattr(study, "run", lambda *arguments: pytest.fail("computed again"))
     words = [*TRIAL, str(out), "--uci", str(out / "uci.json")]
     assert study.main(words) == 0

@@ -128,19 +128,15 @@ def test_test_rows_change_the_score_and_nothing_else() -> None:
     train, test = np.arange(50), np.arange(50, 60)
     spoilt = data.train.y.copy()
     spoilt[test] += 5
-    a, b = (
-        uci.tune_and_refit(
-            replace(data, train=Split(data.train.x, y), standard_splits=((train, test),) * 2), settings, silent
-        )
-        for y in (data.train.y, spoilt)
-    )
+    data = replace(data, standard_splits=((train, test),) * 2)
+    sets = (replace(data, train=Split(data.train.x, y)) for y in (data.train.y, spoilt))
+    a, b = (uci.tune_and_refit(one, settings, silent) for one in sets)
     assert a["tuning"] == b["tuning"]
     for name in a["methods"]:
         assert min(b["methods"][name]["nll"]) > max(a["methods"][name]["nll"])
 
 
 def test_every_number_is_there(made: Study) -> None:
-    assert made.columns == ["synthetic"]
     assert {row for row, _ in made.places} == set(TARGETS["T7"].rows.values())
     assert made.details["rows"]["synthetic"] == {"train": 54, "test": 6, "validation": 11, "features": 4}
     assert all(len(place.runs) == SMOKE.splits for place in made.places.values())
@@ -169,9 +165,6 @@ def test_records_are_found_again_and_marked(made: Study, tmp_path: Path) -> None
     path.write_text(path.read_text().replace('"scale": "full"', '"scale": "small"'))
     with pytest.raises(InputError, match=r"uci.json: expected values that match their checksum, .* run it again"):
         Study.read(path)
-    path.write_text("[1]")
-    with pytest.raises(InputError, match=r"uci.json to be of type dict, but got \[1\]"):
-        refuse_to_replace_larger(path, "small")
     assert as_stored({"x": 1 / 3}) == {"x": 0.3333333}
 
 
@@ -211,14 +204,6 @@ def test_the_table() -> None:
     assert rows == {everywhere: set(moons.LABELS.values()), controlled: few}
     assert made.ceiling == {everywhere: pytest.approx(100 * bayes_accuracy(0.1)), controlled: 100}
     assert all(len(place.runs) == settings.seeds for place in made.places.values())
-
-
-@pytest.mark.parametrize(("bayes", "named"), [(75.9, True), (99.0, False)])
-def test_accuracies_above_the_best_possible_are_named(bayes: float, named: bool) -> None:
-    cell = {"d": 625, "sigma": 0.75, "noise": "all", "bayes": bayes, "methods": {}, "tuning": {}}
-    sizes = [{"n": 10, "draws": 1, "epochs": 1, "accuracy": {"erm": [1.0]}, "seconds": 1.0}]
-    made = moons.describe(moons.Settings(), {"d=625, sigma=0.75, noise on all": cell}, sizes, {"epochs": []})
-    assert any("RCAD 89.6, while no classifier exceeds 75.9" in note for note in made.notes) == named
 
 
 def test_rcad_unlearns_the_noise_where_the_boundary_is_drawn() -> None:

@@ -19,12 +19,9 @@ from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import SUITES
 from rcad.paper.record import Study
 from rcad.paper.report import build, chapters
-from rcad.paper.report.tables import Links
 from rcad.runs.store import Store
 from rcad.study.evaluations import summary
 from trained import run_id
-
-ROOT = Path(__file__).parents[3]
 
 
 def fill(folder: Path) -> Path:
@@ -163,18 +160,6 @@ def test_an_evaluation_is_a_chapter_with_its_runs_and_what_is_damaged_is_named(
     lines = [line for line in unescape(text).splitlines() if "Could not be read: " in line]
     for file in ("a/evaluation.json", "benchmarks/b.json", "alpha/alpha.json", "F1/F1.json"):
         assert any(file in line for line in lines), file
-
-
-def test_tables_that_judge_the_same_runs_name_each_other() -> None:
-    """2,000 images are a column of both, and RCAD's gain there is reproduced in the one with fewer claims alone."""
-    study = Study.read(ROOT / "results/T1/T1.json")
-    told = chapters.judged_elsewhere(study)
-    assert told.startswith("T4, F1, F3 and F4 judge some of these claims too")
-    assert f", {len(study.tested)} here, so" in told
-    captions = [table.caption for table in chapters.section(study, Links(ROOT, {})).tables]
-    assert f"Claims of this table or figure. {told}" in captions
-    for other in ("T6/T6.json", "T4/T4-tuned.json"):  # of runs of their own
-        assert chapters.judged_elsewhere(Study.read(ROOT / "results" / other)) == ""
 
 
 @pytest.mark.usefixtures("undrawn")
