@@ -209,7 +209,6 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
         (TABLE, {"labels": "other.csv"}, "a table of labels at other.csv, but there is none"),
         (TABLE, {"target": "label"}, r"expected label_column \(--label-column\) for .*, but got 'target', for tables$"),
         (TABLE, {**HERE, "label_column": "lable"}, r"label_column to be a column .* did you mean 'label'\?"),
-        ("file,label\na.png,1\nb.png,1\n", HERE, "at least 2 classes"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):

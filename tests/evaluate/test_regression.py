@@ -35,21 +35,17 @@ def head(count: int = 200, *, seed: int = 0, spread: float = 1.0) -> tuple[Tenso
     return torch.stack([mean, log_variance], 1), mean + spread * (0.5 * log_variance).exp() * noise
 
 
-def cases() -> dict[str, tuple[Tensor, Tensor]]:
-    output, y = head()
-    return {
-        "right": (output, y),
-        "float32": (output.float(), y.float()),
-        "overconfident": head(spread=5.0),
-        "ties": (output[torch.arange(200) // 20], y[torch.arange(200) // 10]),
-        "perfect means": (output, output[:, 0].clone()),
-        "constant": (torch.zeros(200, 2, dtype=torch.float64), y),
-        "one example": (output[:1], y[:1]),
-        "below the floor": (torch.stack([output[:, 0], output[:, 1] - 50], 1), y),
-    }
-
-
-CASES = cases()
+OUTPUT, Y = head()
+CASES = {
+    "right": (OUTPUT, Y),
+    "float32": (OUTPUT.float(), Y.float()),
+    "overconfident": head(spread=5.0),
+    "ties": (OUTPUT[torch.arange(200) // 20], Y[torch.arange(200) // 10]),
+    "perfect means": (OUTPUT, OUTPUT[:, 0].clone()),
+    "constant": (torch.zeros(200, 2, dtype=torch.float64), Y),
+    "one example": (OUTPUT[:1], Y[:1]),
+    "below the floor": (torch.stack([OUTPUT[:, 0], OUTPUT[:, 1] - 50], 1), Y),
+}
 
 
 @pytest.mark.parametrize("scale", [1.0, 7.5])

@@ -1,4 +1,4 @@
-"""What every corruption promises; two are held against Pillow's own."""
+"""What every corruption promises; JPEG is held against Pillow's own."""
 
 import io
 from itertools import pairwise
@@ -9,7 +9,7 @@ import torch
 
 from one_line import refusals
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
-from rcad.evaluate.corruptions.generated import jpeg_compression, pixelate
+from rcad.evaluate.corruptions.generated import jpeg_compression
 from rcad.evaluate.corruptions.materials import Draws
 
 FIXED = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
@@ -116,11 +116,8 @@ def test_the_numbers_are_fixed(name, expected):
 test_wrong_values_are_named_in_one_line = refusals(
     (torch.zeros(2, 3, 8, 8), "gausian_noise", 1, "but got 'gausian_noise'; did you mean 'gaussian_noise'?"),
     (torch.zeros(2, 3, 8, 8), "fog", 0, "expected a severity from 1 to 5, but got 0"),
-    (torch.zeros(2, 3, 8, 8), "fog", True, "expected a severity from 1 to 5, but got True"),
     (torch.zeros(3, 8, 8), "fog", 1, "expected images (B, C, H, W)"),
-    (torch.zeros(2, 2, 8, 8), "fog", 1, "with 1 or 3 channels"),
     (torch.zeros(2, 3, 3, 8), "fog", 1, "at least 4 pixels, but got (2, 3, 3, 8)"),
-    (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "fog", 1, "but got torch.int64"),
     (torch.full((2, 3, 8, 8), 1.5), "fog", 1, "expected pixels in [0, 1], but got [1.5, 1.5]"),
     (torch.full((2, 3, 8, 8), float("nan")), "fog", 1, "expected pixels in [0, 1]"),
     of=lambda x, name, severity: corrupt(x, name, severity, generator=seeded()),
@@ -144,18 +141,6 @@ def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
 
 def draws(count):
     return Draws(0, "test", 0, count, torch.device("cpu"))
-
-
-@pytest.mark.parametrize(("side", "share"), [(8, 0.95), (8, 0.65), (32, 0.95), (32, 0.75), (64, 0.5), (50, 0.25)])
-def test_pixelate_is_pillows_box_resize_but_for_rounding(side, share):
-    levels = (uniform(2, 3, side, side) * 255).round()
-    small = int(side * share)
-    expected = []
-    for picture in levels.permute(0, 2, 3, 1).numpy().astype(np.uint8):
-        coarse = image.fromarray(picture).resize((small, small), image.Resampling.BOX)
-        expected.append(np.asarray(coarse.resize((side, side), image.Resampling.BOX)))
-    out = pixelate(levels / 255, share, draws(2)) * 255
-    np.testing.assert_allclose(out.permute(0, 2, 3, 1).numpy(), np.stack(expected), atol=1.001)
 
 
 def saved(levels: np.ndarray, quality: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 from browser import Tree
 from evaluate.saved_run.conftest import QUICK
 from rcad.evaluate.saved_run.loading import RunLoader
-from rcad.evaluate.saved_run.page import document, figures, pooled
+from rcad.evaluate.saved_run.page import document, pooled
 from rcad.evaluate.saved_run.run import evaluate
 from rcad.evaluate.saved_run.settings import SUITES
 from rcad.evaluate.saved_run.tables import differences, notes, spread, tables
@@ -124,13 +124,3 @@ def test_bins_of_all_seeds_together() -> None:
     found = [[0.5, 0.9], [0.25, 0.95], [1 / 7, 6 / 7]]
     np.testing.assert_allclose(pooled(curves[:2]), found)
     assert len(pooled(curves[1:])[0]) == 1  # three examples say nothing
-
-
-def test_a_real_target_has_its_own_tables_and_figure(loader: RunLoader) -> None:
-    one = evaluate(loader, run_id("erm", 0, "diabetes"), ("calibration",), QUICK)
-    (group,) = summary([one], ("calibration",), QUICK, 1.0)["groups"]
-    plain, conformal = tables([group], "calibration")
-    assert plain.header[:5] == ["method", "RMSE", "NLL", "CRPS", "in the 90% interval"]
-    assert conformal.header[:3] == ["method", "in the 90% interval", "width of the 90% interval"]
-    assert len(figures([group], "calibration")) == 1
-    assert tables([group], "attacks") == figures([group], "ood") == []
