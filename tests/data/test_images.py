@@ -35,7 +35,6 @@ PETS, TRAINS = ("cat", "dog"), ("bus", "train")
         ({"dog__b": 3, "cat__z": 2, "cat__deep__a": 1}, PETS, {1: 0, 2: 0, 3: 1}, None),
         ({"train__dog__a": 1, "train__cat__b": 2, "train__cat__c": 3, "val__cat__d": 9}, PETS, {2: 0, 3: 0, 1: 1}, [9]),
         (both("Train", "Test"), PETS, {1: 0, 2: 1}, [5, 6]),
-        (both("TRAINING", "testing"), PETS, {1: 0, 2: 1}, [5, 6]),
         # A test folder without class folders has no labels: the validation folder serves.
         (both("train", "val") | {"test__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
         (both("train", "test") | {"val__cat__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
@@ -146,9 +145,6 @@ def test_a_column_of_scores_may_be_the_target(kaggle, stream):
     (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,2\nc.png,0.5\n")
     assert load(root, stream=stream).classes == ("0.5", "2")  # of the same files, kept apart
     assert load(root, stream=stream, task="regression").classes == ()
-    (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,high\nc.png,2\n")
-    with fails_in_one_line(match="'high'"):
-        load(root, stream=stream, task="regression")
     (root / "train.csv").write_text("file,score\nb.png,0.5\nb.png,0.5\na.png,1\na.png,2\nc.png,1\n")
     with fails_in_one_line(match="one label for the image 'a.png' .* it is '1' in line 4 and '2' in line 5"):
         load(root, stream=stream, task="regression")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -231,13 +230,8 @@ def whole(tmp_path, pictures, **options):
 
 
 def test_processes_write_what_threads_write(tmp_path, way):
-    pixels, calls, thread = [noise(6, 6, 3, seed=k) for k in range(23)], [], threading.get_ident()
-
-    def progress(done, total):
-        assert threading.get_ident() == thread
-        calls.append((done, total))
-
-    found = whole(tmp_path, list(map(encode, pixels)), progress=progress)
+    pixels, calls = [noise(6, 6, 3, seed=k) for k in range(23)], []
+    found = whole(tmp_path, list(map(encode, pixels)), progress=lambda *counts: calls.append(counts))
     held = range(3, 23, 4)
     train = sorted({*range(23)} - {*held}, key=lambda k: (k % 2, k))  # a class after the other
     for split, places in ((found.train, train), (found.test, sorted(held, key=lambda k: (k // 4 % 2, k)))):

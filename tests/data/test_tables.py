@@ -138,13 +138,10 @@ def test_numpy(tmp_path):
     np.save(tmp_path / "d.npy", np.zeros((2, 2, 2)))
     with pytest.raises(InputError, match=r"a 2-D array of numbers in .*, but got shape \(2, 2, 2\)"):
         load(str(tmp_path / "d.npy"), target=0)
-    with pytest.raises(InputError, match="found no file at"):
-        load(str(tmp_path / "none.csv"), target=0)
 
 
 IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
 SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
-SLIP_SAID = "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"
 CODES = lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40)))
 DATES = lines("a|y", *(f"2021-0{1 + i // 28}-{1 + i % 28:02}|{i / 8}" for i in range(99))).replace("2021-02-03", "soon")
 UNITS = lines("a|y", *(f"{'$' if k % 9 else 'x'}{k}|{k / 8}" for k in range(1, 200) for _ in "ab"))
@@ -174,10 +171,8 @@ test_bad_tables = refusals(
     (CODES, {}, "expected column 'code' of .. is it an identifier? drop the column"),
     ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .. , but got '1,234'; write 1.5"),
     (MIXED, {}, "numbers in column 'a' of .. t.csv, but got '$1,870.60' in line 2 and '1 870,60' in line 3; write all"),
-    (MIXED, {"target": "a", "task": "regression"}, "but got '$1,870.60' in line 2 and '1 870,60' in line 3"),
     ("a|y\n1/2/2020|1\n2020-01-31|2\n", {}, "one way of writing dates in column .. '1/2/2020' in line 2 and '2020-"),
-    (SLIP, {}, SLIP_SAID),
-    (SLIP, {"target": "a"}, SLIP_SAID),
+    (SLIP, {}, "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"),
     (DATES, {}, "a date in line 32, column 'a' of .. , but got 'soon' among 98 different dates; correct it"),
     (UNITS, {}, "at most 100 levels in line 18, column 'a' of .. , but got 'x9' and 199 levels"),
     ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2^53 in size in line 3, column 'y'"),

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from one_line import refusals
 from predictions import cases, random_logits
-from rcad import Categorical, Gaussian, GradientStep
+from rcad import Categorical, GradientStep
 from rcad.evaluate.ood import SCORES, AlphaCurve, detection, entropy_against_alpha, out_of_distribution, scores
 from rcad.loss.suggest_alpha import along_adversarial
 from small_nets import images, left_alone, norm_net, smooth_net
@@ -127,15 +127,6 @@ def test_examples_without_a_gradient_are_counted() -> None:
         net.weight.copy_(torch.tensor([[-500.0, 0.0], [500.0, 0.0]]))  # the second input never has a gradient
     x, y = torch.tensor([[1.0, 1.0], [0.001, 1.0], [-1.0, 1.0], [2.0, 1.0]]), torch.ones(4, dtype=torch.long)
     assert entropy_against_alpha(net, x, y, [0.5]).unmoved == 0.5
-
-
-def test_regression_has_entropy_and_no_accuracy() -> None:
-    net, x, y = nn.Linear(3, 2), torch.randn(9, 3), torch.randn(9)
-    found = entropy_against_alpha(net, x, y, ALPHAS, Gaussian(cap=None))
-    assert found.accuracy == ()
-    with torch.no_grad():
-        assert found.entropy[0] == pytest.approx(Gaussian(cap=None).entropy(net(x)).mean().item(), rel=1e-5)
-    assert len(found.quantiles) == 3
 
 
 def test_the_model_is_left_as_it_was_even_after_an_exception() -> None:

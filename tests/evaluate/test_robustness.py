@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from attacked_net import Quantised, Saturated, fitted, patterns
 from rcad import InputError
-from rcad.errors import MissingExtraError
 from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, Worst, accuracy_under, attacked_accuracy
 from rcad.evaluate.masking import Check, masking_checks
 from rcad.evaluate.robustness import standard_suite
@@ -67,13 +66,6 @@ def test_the_worst_case_spares_what_is_broken() -> None:
     assert torch.equal(moved[~right], x[~right])
     torch.testing.assert_close(moved[right & broken], weak[right & broken])
     torch.testing.assert_close(moved[right & ~broken], strong[right & ~broken], atol=1e-4, rtol=0)
-
-
-def test_the_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyautoattack", None)
-    x, y = patterns(5, 1)
-    with pytest.raises(MissingExtraError, match=r"pyautoattack.*pip install .* '\.\[attacks\]'"):
-        standard_suite(fitted(), x, y, 0.03)
 
 
 def test_the_four_attacks_one_after_the_other() -> None:

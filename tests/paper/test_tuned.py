@@ -101,7 +101,6 @@ def test_more_candidates_go_beyond_a_weight_decay_at_the_edge(tmp_path: Path) ->
     made = Study.read(outcome.files[0])
     erm, rcad = (choice["trials"] for choice in made.details["search"]["choices"])
     assert len(erm) == len(rcad) == 4
-    assert erm[0]["metrics"]["nll"] < erm[1]["metrics"]["nll"]
     assert [trial["values"][tuned.DECAY] for trial in erm[2:]] == [0.02378, 0.1345]
     assert all(trial["values"].keys() == rcad[1]["values"].keys() for trial in rcad[2:])
     assert "the largest of these (n=500), larger ones are tried, up to 32 times it." in made.details["search"]["design"]

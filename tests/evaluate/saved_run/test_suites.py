@@ -35,10 +35,8 @@ def test_calibration_repeats_what_the_run_reported(loader: RunLoader, store: Sto
             assert found.numbers[name] == pytest.approx(record.metrics[f"test_{name}"], rel=1e-6, abs=1e-6)
         if "accuracy" in names:
             assert found.numbers["val_nll"] == pytest.approx(record.metrics["val_nll"], abs=1e-6)
-            assert found.numbers["val_nll_scaled"] <= found.numbers["val_nll"]
             assert found.examples == sum(found.curves["reliability"]["count"]) == 359
     assert found.numbers["rmse"] > 10  # not in units of the deviation
-    assert len(found.curves["intervals"]["coverage"]) == 19
 
 
 @pytest.mark.parametrize("data", [DIGITS, "diabetes"])
@@ -169,6 +167,7 @@ def test_entropy_at_no_distance_is_that_of_the_test_split_and_the_curve_has_the_
 def test_a_real_target_has_one_score(loader: RunLoader) -> None:
     found = ood(loader.load(run_id("erm", 0, "diabetes")), QUICK, silent)
     assert 0 <= found.numbers["ood_noise_entropy_auroc"] <= 1
+    assert found.numbers["entropy_adversarial_0"] == pytest.approx(found.numbers["entropy_random_0"])
     assert not [name for name in found.numbers if "msp" in name or "perturbed" in name]
 
 

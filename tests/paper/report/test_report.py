@@ -24,8 +24,10 @@ from rcad.study.evaluations import summary
 from trained import run_id
 
 
-def fill(folder: Path) -> Path:
-    """Records of every kind, and a damaged one."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+    """The report of records of every kind, and of a damaged one."""
+    folder = tmp_path_factory.mktemp("records") / "results"
     put(folder, suite(claims=verdicts(), diverged=[("FGSM", "n=500", 1)], absent=[("FGSM", "n=1,000")]))
     bars = ("DA", "DA + RCAD", EVIL, f"{EVIL} + RCAD")
     put(folder, suite("F2", rows=bars, columns=("CIFAR-10",), scale="smoke", title=f"bars {EVIL}", seeds=2))
@@ -36,14 +38,7 @@ def fill(folder: Path) -> Path:
     put(folder, benchmark(), "benchmarks/gpu.json")
     put_run(folder, "digits", run_record(0, 50.0))
     (folder / "T8.json").write_text("{")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
-    results = fill(tmp_path_factory.mktemp("records") / "results")
-    out = results / "report"
-    return out, build(results, out)
+    return folder / "report", build(folder, folder / "report")
 
 
 def page(made: tuple[Path, list[Path]], name: str = "report.html") -> str:
