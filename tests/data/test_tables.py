@@ -160,11 +160,7 @@ test_bad_tables = refusals(
     ("id,y\n1,2\n1,3\n", {"drop": ["Id"]}, "drop to be a column of .. , but got 'Id'; did you mean 'id'?"),
     ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .. , but got inf"),
     (IDS, {}, "beside 'y' in .. t.csv, but got none; left out: 'id', a different text in every row"),
-    (
-        "a,y\n1,0.5\n2,nan\n3,\n",
-        {},
-        "a target in line 3, column 'y' of .. , but it is missing, as in 1 more of 3 rows;",
-    ),
+    ("a,y\n1,0.5\n2,nan\n3,\n", {}, "a target in line 3, column 'y' of .. , but it is missing, as in 1 more of 3"),
     ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .. , but got only 'no'"),
     ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .. , but all are 4.5"),
     ("a,y\n1,u\n2,v\n3,w\n", {}, "classes that repeat in column 'y' of .. , but got 3 values in 3 rows; give another"),

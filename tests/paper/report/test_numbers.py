@@ -112,10 +112,10 @@ def test_every_group_counts(records: list[Any], verdicts: list[str]) -> None:
 
 def test_costs_that_leave_the_range_are_marked() -> None:
     path = ROOT / "results/benchmarks/scaling_h200.json"
-    record = json.loads(path.read_text(encoding="utf-8"))
-    rows = [row for row in costs.growth_table(record).cells if row[1].text == "RCAD" and row[3].text != "-"]
+    grown = json.loads(path.read_text(encoding="utf-8"))
+    rows = [row for row in costs.growth_table(grown).cells if row[1].text == "RCAD" and row[3].text != "-"]
     marked = [row[3].mark == "bad" for row in rows]
     assert marked == [not 1.6 <= float(row[3].text) <= 2.05 for row in rows]
     assert {*marked} == {True, False}
-    panels = costs.growth_figure(path, record).drawing.axes
+    panels = costs.growth_figure(path, grown).drawing.axes
     assert [ax.get_xlabel() for ax in panels[-5:]] == ["batch", "pixels a side", "classes", "network", "runs at once"]
