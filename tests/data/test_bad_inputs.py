@@ -4,11 +4,10 @@ import zipfile
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import scipy.io
 
-from data.conftest import picture, red, shard, write
+from data.conftest import red, shard, write
 from made import tar
 from rcad.data.registry import load
 from rcad.errors import InputError
@@ -47,8 +46,8 @@ def tiny(tmp, **changes):
     return zip_of(tmp / "tiny-imagenet-200.zip", {key: data for key, data in members.items() if data})
 
 
-def svhn(tmp, label=1, keep=None, **content):
-    content = content or {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[label], [2]])}
+def svhn(tmp, label=1, keep=None):
+    content = {"X": np.zeros((32, 32, 3, 2), np.uint8), "y": np.array([[label], [2]])}
     for part in ("train", "test"):
         scipy.io.savemat(tmp / f"{part}_32x32.mat", content, do_compression=True)
     return cut(tmp / "train_32x32.mat", keep)
@@ -65,33 +64,19 @@ def shards(tmp, images=(1, 2), labels=(0, 1), name=NAME, keep=None, **options):
     return cut(shard(tmp / "hf" / name, images, labels, **options), keep).parent
 
 
-def other_parquet(tmp, **columns):
-    write(tmp / "hf")
-    pq.write_table(pa.table(columns), tmp / "hf" / NAME)
-    return tmp / "hf"
-
-
 def npz(tmp, keep=None, **arrays):
     np.savez(tmp / "d.npz", **arrays)
     return cut(tmp / "d.npz", keep)
 
 
-def npy(tmp, shape):
+def npy(tmp):
     """A header that says more than there is."""
-    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".ljust(117).encode() + b"\n"
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (4000000, 1500), }".ljust(117) + b"\n"
     return write(tmp, d_dot_npy=b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header) / "d.npy"
-
-
-def bad_utf8(tmp):
-    text, places = pa.py_buffer(b"\xff\xfeok"), pa.py_buffer(np.array([0, 2, 4], np.int32).tobytes())
-    column = pa.Array.from_buffers(pa.string(), 2, [None, places, text])
-    pq.write_table(pa.table({"s": column, "y": TWO}), tmp / "u.parquet")
-    return tmp / "u.parquet"
 
 
 PIXELS = np.zeros((4, 3, 5, 5), np.uint8)
 Y = np.array([0, 1, 0, 1])
-TWO = [0, 1]
 
 # (make the source, what the line must say)
 UNCHECKED = [
@@ -101,7 +86,6 @@ UNCHECKED = [
     (lambda t: tiny(t, t__val__val_annotations_dot_txt=b"v.JPEG\tn9\t0\n"), "line 1, but got 'v.JPEG.*n9"),
     (lambda t: svhn(t, keep=150), "train_32x32.mat to be a whole MATLAB 5 file"),
     (lambda t: svhn(t, label=11), "1 to 10, but got 11 in .*train_32x32.mat image 0"),
-    (lambda t: svhn(t, X=np.zeros((32, 32, 3, 2), np.uint8)), r"y \(0,\)"),
 ]
 PLAIN = [
     (svhn, "expected md5 e26dedcc434d2e4c54c9b2d4a06d8373"),
@@ -110,42 +94,20 @@ PLAIN = [
     (lambda t: tar(t / "cifar-10-python.tar.gz", {"a": b"b"}), "cifar-10-binary.tar.gz.*pickles"),
     (lambda t: cifar100(t, bytes([0, 100]) + bytes(3072)), "0 to 99, but got 100 in .*train.bin"),
     (lambda t: write(t / "bins", train_dot_bin=RECORD100), "expected test.bin in .*bins"),
-    (lambda t: zip_of(t / "a.zip", {"readme.txt": b"x"}), "a.zip to hold class folders"),
     (lambda t: pets(t), "at least 2 classes in .*pets, but got only 'cat'"),
     (lambda t: pets(t, dog__a_dot_txt=b"x"), "expected images in .*dog, but got none"),
-    (lambda t: pets(t, dog__b_dot_png=picture(1)[:60]), "dog/b.png to be an image"),
-    (lambda t: pets(t, dog__b_dot_png=red(1, 6, 4)), "4x4 like the first, but got 6x4 in .*dog/b.png; pass size="),
-    (
-        lambda t: write(t / "s", bus__a=1, train__b=2, test__c=3),
-        "^expected one sub-folder per class in .*train, but got none",
-    ),
-    (
-        lambda t: write(t / "s", train__a__1_dot_png=red(1), train__b__1_dot_png=red(1), val__c__1_dot_png=red(1)),
-        "but got 'c' as well",
-    ),
+    (lambda t: write(t / "s", train__a__x=1, train__b__x=1, val__c__x=1), "but got 'c' as well"),
     (lambda t: shards(t, keep=200), "train-.*parquet to be a whole Parquet file"),
-    (lambda t: shards(t, [], pa.array([], pa.int64())), "expected rows in .*train-"),
     (lambda t: shards(t, names=("photo", "label")), "image column img or image in .*but got photo, label; rename it"),
-    (lambda t: other_parquet(t, img=TWO, label=TWO), "to be a struct with bytes, but got int64"),
     (lambda t: shards(t, [1, None]), "parquet row 1, but got none"),
     (lambda t: shards(t, labels=pa.array([0, None], pa.int64())), "label in .*parquet row 1, but got null"),
     (lambda t: shards(t, labels=[0, 10**9]), "among 2 examples"),
-    (lambda t: shards(t, labels=["a", "b"]), "expected integer labels in column label"),
-    (lambda t: shards(t, labels=[0, 0]), "at least 2 classes"),
-    (
-        lambda t: shards(t, name="train-00000-of-00003.parquet"),
-        "expected 3 shards like train-00000-of-00003.parquet in .*but got 1",
-    ),
+    (lambda t: shards(t, name="train-00000-of-00003.parquet"), "expected 3 shards like train-.*but got 1"),
     (lambda t: shards(t, name="part-0.parquet"), r"expected train-\*.parquet in .*but got part-0.parquet"),
-    (
-        lambda t: npz(t, x=np.array([{}, []], object), y=Y),
-        "d.npz to be a whole NumPy file, but .*Object arrays cannot be loaded",
-    ),
+    (lambda t: npz(t, x=np.array([{}, []], object), y=Y), "a whole NumPy file, but .*Object arrays cannot be loaded"),
     (lambda t: npz(t, x=PIXELS, y=Y, keep=100), "d.npz to be a whole NumPy file"),
     (lambda t: npz(t, x=PIXELS), "but y is missing among x"),
-    (lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS), "but y_test is missing among"),
     (lambda t: npz(t, x=np.where(PIXELS == 0, np.nan, 0), y=Y), "NaN or infinity in row 0"),
-    (lambda t: npz(t, x=np.array([[0.0], [1], [np.inf], [2]]), y=Y), "d.npz:x, but got NaN or infinity in row 2"),
     (lambda t: npz(t, x=np.eye(4), y=np.array([0, 1, 2, np.nan])), "NaN or infinity in row 3"),
     (lambda t: npz(t, x=PIXELS - 0.5, y=Y), r"pixels in \[0, 1.0\] in .*without normalising"),
     (lambda t: "~nobody-at-all/x.csv", "home folder of a user in '~nobody-at-all/x.csv'"),
@@ -153,12 +115,8 @@ PLAIN = [
     (lambda t: npz(t, x=PIXELS, y=Y[:3]), r"x \(4, 3, 5, 5\) and y \(3,\)"),
     (lambda t: npz(t, x=np.zeros((4, 3, 5, 3), np.uint8), y=Y), r"but got both in shape \(4, 3, 5, 3\); store"),
     (lambda t: npz(t, x=PIXELS, y=Y - 1), "from 0, but got -1 in .*d.npz example 0"),
-    (
-        lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS, y_test=Y + 1),
-        "0 to 1, but got 2 in .*d.npz example 1",
-    ),
+    (lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS, y_test=Y + 1), "0 to 1, but got 2 in .*d.npz example"),
     (lambda t: npz(t, x_train=PIXELS, y_train=Y, x_test=PIXELS[..., :4], y_test=Y), "to agree in shape"),
-    (lambda t: npz(t, x=PIXELS.astype(complex), y=Y), "but got dtype complex128"),
 ]
 CASES = [
     *((*case, {}) for case in (*UNCHECKED, *PLAIN)),
@@ -167,11 +125,9 @@ CASES = [
     (lambda t: pets(t), "size to be .* but got 0", {"size": 0}),
     (lambda t: write(t / "s", a__x_dot_png=b"", b__y_dot_png=b"?"), "can be read in .*s, but all", {"skip_bad": True}),
     (lambda t: pets(t), "to be one of size, skip_bad, but got 'sizes'", {"sizes": 3}),
-    (lambda t: npy(t, "(4000000, 1500)"), "d.npy to be a whole NumPy file", {"target": 0}),
-    (lambda t: npy(t, "(((("), "d.npy to be a whole NumPy file", {"target": 0}),
-    (lambda t: shards(t, name="part-0.parquet"), "a table called train in .*hf", {"target": "y"}),
+    (npy, "d.npy to be a whole NumPy file", {"target": 0}),
+    (lambda t: "digits", "no options for digits, .*, but got 'size'; leave it out$", {"size": 8}),
     (lambda t: write(t, a_dot_csv=b"x,y\n1,0\n") / "a.csv", "or Parquet shards to stream, but got", {"stream": True}),
-    (bad_utf8, "u.parquet to be a whole Parquet file, but .*codec", {"target": "y"}),
 ]
 
 

@@ -1,6 +1,5 @@
 """The cache: whole or absent, keyed by content, opened without reading its sources. Archives, unpacked with care."""
 
-import errno
 import io
 import itertools
 import os
@@ -10,6 +9,7 @@ import tarfile
 import threading
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -111,21 +111,12 @@ def test_large_trees_are_keyed_by_names_sizes_and_times(tmp_path, monkeypatch):
     assert before != cache.fingerprint(files, tmp_path, tmp_path)
 
 
-def _other_header(data):
-    buffer = io.BytesIO()
-    np.save(buffer, IMAGES.reshape(2, 3, 2, 8))
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
-        ("train_x.npy", _other_header),
-        ("train_y.npy", lambda data: data + bytes(8)),
         ("train_y.npy", None),
         ("manifest.json", None),
         ("manifest.json", lambda data: data.replace(b'"a"', b'"c"')),
-        ("manifest.json", lambda data: b'{"format": 1, "arr'),
         ("manifest.json", lambda data: b"[" * 100_000),
     ],
 )
@@ -150,9 +141,7 @@ def test_a_flipped_bit_is_rebuilt_and_in_a_large_entry_seen_by_verify(source, la
     if large:
         monkeypatch.setattr(cache, "SUMMED", 100)
         assert open_entry(source.entry) is not None
-    problem = verify(source.entry)
-    assert "train_x.npy to match its checksum" in problem
-    assert f"rcad data clear --yes --cache-dir {source.entry.parents[1]}" in problem
+    assert "train_x.npy to match its checksum" in verify(source.entry)
     if not large:
         np.testing.assert_array_equal(source.load().train.x, IMAGES)
         assert source.built == 2
@@ -182,12 +171,6 @@ def test_threads_building_at_once_agree(source, monkeypatch, locks):
     assert verify(source.entry) is None
     assert source.built == 1 or not locks
     assert not list((source.cache_dir / "images").glob(".*partial*"))
-
-
-def test_a_cache_that_cannot_be_written_is_one_line(source):
-    source.cache_dir = source.file
-    with pytest.raises(InputError, match=r"^expected to write the cache in .*RCAD_CACHE$"):
-        source.load()
 
 
 def make_tar(path, *members, mode="w:gz"):
@@ -268,22 +251,14 @@ def test_truncation_and_a_flipped_byte_are_named(tmp_path, keep, suffix):
         unpack(archive, tmp_path / "cache")
 
 
-def test_a_full_disk_is_not_blamed_on_the_archive(tmp_path, monkeypatch):
+def test_room_on_the_disk_is_asked_for_first(tmp_path, monkeypatch):
     archive = make_zip(tmp_path / "a.zip", ("x", FILE))
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 4})())
-        with pytest.raises(InputError, match="MB free to unpack"):
-            extract(archive, tmp_path)
-        with pytest.raises(InputError, match="MB free to decode the images"):
-            cache.allocate(tmp_path / "x", (5,))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4))
+    with pytest.raises(InputError, match="MB free to unpack"):
+        extract(archive, tmp_path)
+    with pytest.raises(InputError, match="MB free to decode the images"):
+        cache.allocate(tmp_path / "x", (5,))
     assert not (tmp_path / "x").exists()
-
-    def full(source, target):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("shutil.copyfileobj", full)
-    with pytest.raises(InputError, match=r"expected to write the cache in .*No space left.*RCAD_CACHE"):
-        unpack(archive, tmp_path / "cache")
 
 
 def zip_bomb(path):
@@ -300,12 +275,10 @@ def zip_bomb(path):
     ],
 )
 def test_bombs_are_refused_and_leave_nothing(tmp_path, monkeypatch, make, said):
-    archive = make(tmp_path)
-    if archive.suffix == ".zip" or "members" in said:
-        monkeypatch.setattr(files, "SMALL", 1 << 16)
-        monkeypatch.setattr(files, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(files, "SMALL", 1 << 16)
+    monkeypatch.setattr(files, "MOST_MEMBERS", 3)
     with pytest.raises(InputError, match=said):
-        unpack(archive, tmp_path / "cache")
+        unpack(make(tmp_path), tmp_path / "cache")
     assert [path.suffix for path in (tmp_path / "cache" / "unpacked").iterdir()] == [".lock"]
 
 

@@ -63,17 +63,12 @@ def test_the_draws_are_fixed_for_good():
     assert holdout(y, 0.2, seed=0)[1].tolist() == [1, 12, 14, 15]
 
 
-test_subsets_that_cannot_be = refusals(
-    (0, True, "1 to 12 examples, but got 0"),
-    (13, False, "1 to 12 examples, but got 13"),
-    (12, True, "expected 4 examples of class 2 for a balanced subset of 12, but got 2"),
-    of=lambda n, balanced: subset(np.repeat([0, 1, 2], [5, 5, 2]), n, seed=0, balanced=balanced),
-)
-
-
-test_holdouts_that_cannot_be = refusals(
-    ([0], "at least 2 examples to hold some out, but got 1"),
-    of=lambda y: holdout(np.asarray(y), seed=0),
+FEW = np.repeat([0, 1, 2], [5, 5, 2])
+test_draws_that_cannot_be = refusals(
+    (lambda: subset(FEW, 0, seed=0), "1 to 12 examples, but got 0"),
+    (lambda: subset(FEW, 13, seed=0, balanced=False), "1 to 12 examples, but got 13"),
+    (lambda: subset(FEW, 12, seed=0), "expected 4 examples of class 2 for a balanced subset of 12, but got 2"),
+    (lambda: holdout(FEW[:1], seed=0), "at least 2 examples to hold some out, but got 1"),
 )
 
 
@@ -115,9 +110,8 @@ def test_resolve_with_an_own_test_set():
     assert test.x.tolist() == data.test.x.tolist()
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_resolve_without_a_test_set(task):
-    data = table(100, task)
+def test_resolve_without_a_test_set():
+    data = table(100)
     found = resolve(data, n=None, validation=0.25, seed=0, test_fraction=0.2)
     parts = [found.train, found.val, found.test]
     assert [len(p) for p in parts] == [60, 20, 20]

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from data.conftest import shard
-from hub_server import digests, point_to, serving
+from hub_server import point_to, serving
 from made import png
 from one_line import fails_in_one_line
 from rcad.data.elsewhere import layout
@@ -117,17 +117,6 @@ def test_without_the_hub_the_cache_serves(hub, monkeypatch):
     assert len(hub.asked) == asked
 
 
-def test_a_cache_that_another_program_filled_will_do(tmp_path, hub, monkeypatch):
-    """The Hub's own layout: blobs by their hash, snapshots of links, names of commits."""
-    point_to(monkeypatch, "http://127.0.0.1:9")
-    home, content, commit = tmp_path / "hf" / "datasets--me--rows", rows(40), "a" * 40
-    blob, link = home / "blobs" / str(digests(content)[1]), home / "snapshots" / commit / "train.csv"
-    for path, data in ((blob, content), (home / "refs" / "main", commit.encode()), (link, b"")):
-        path.parent.mkdir(parents=True)
-        path.write_bytes(data) if data else path.symlink_to(blob)
-    assert load("hf:me/rows", target="colour").source == f"hf:me/rows@{commit}"
-
-
 @pytest.mark.parametrize("size", [6, 60])  # a small file has git's hash, a large one its sha256
 def test_a_file_that_is_not_what_the_hub_says_is_refused(size, hub, tmp_path):
     hub.put("datasets/me/rows", {"train.csv": rows(size)})
@@ -140,29 +129,14 @@ def test_a_file_that_is_not_what_the_hub_says_is_refused(size, hub, tmp_path):
         load("hf:me/rows", target="colour")
 
 
-def test_a_file_is_verified_once_unless_nobody_can_tell(hub, tmp_path, monkeypatch):
-    hub.put("datasets/me/rows", {"train.csv": rows(40)})
-    load("hf:me/rows", target="colour")
-    for memory in (tmp_path / "cache" / "hub").glob("*.json"):
-        for text in ("[]", "3", '{"train.csv": 3}', "[" * 100_000, "{"):
-            memory.write_text(text)
-            assert len(load("hf:me/rows", target="colour").train) == 40
-            assert memory.read_text() != text
-    monkeypatch.setattr("rcad.hub._digest", lambda path, length: pytest.fail("read again"))
-    load("hf:me/rows", target="colour")
-
-
 @pytest.mark.parametrize(
     ("name", "files", "says"),
     [
         ("hf:me/none", None, "expected the dataset hf:me/none on the Hub, but it is not there for you"),
-        ("hf:me/it@v9", {"train.csv": b""}, "check its name and revision"),
         ("hf:me/it", {"script.py": b"", "data.jsonl": b""}, r"expected Parquet, CSV or TSV files.*but got .jsonl, .py"),
         ("hf:me/it", {"a/train.csv": b"", "b/train.csv": b""}, "one configuration of hf:me/it, but got a, b; name one"),
         ("hf:me/it:test", {"train.csv": b""}, "expected the split test in hf:me/it, but got train"),
-        ("hf:me/it", {"test.csv": b""}, "expected a split train in hf:me/it, but got test"),
-        ("hf:a b", None, "expected an address like hf:owner/name@revision:split, but got 'hf:a b'"),
-        ("hf:../../x", None, "expected an address like"),
+        ("hf:../../x", None, "expected an address like hf:owner/name@revision:split, but got 'hf:../../x'"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(name, files, says, hub):

@@ -35,7 +35,6 @@ PETS, TRAINS = ("cat", "dog"), ("bus", "train")
         ({"dog__b": 3, "cat__z": 2, "cat__deep__a": 1}, PETS, {1: 0, 2: 0, 3: 1}, None),
         ({"train__dog__a": 1, "train__cat__b": 2, "train__cat__c": 3, "val__cat__d": 9}, PETS, {2: 0, 3: 0, 1: 1}, [9]),
         (both("Train", "Test"), PETS, {1: 0, 2: 1}, [5, 6]),
-        (both("TRAINING", "testing"), PETS, {1: 0, 2: 1}, [5, 6]),
         # A test folder without class folders has no labels: the validation folder serves.
         (both("train", "val") | {"test__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
         (both("train", "test") | {"val__cat__a": 9}, PETS, {1: 0, 2: 1}, [5, 6]),
@@ -56,40 +55,6 @@ def test_layouts(tmp_path, images, classes, train, test):
     assert dataset.note.endswith("; ".join(["from pets", *dataset.omissions, *unread]))
     copy = shutil.copytree(root, tmp_path / "copy")  # which finds the cache of the first
     assert "classes from copy" in load(copy).note
-
-
-def test_a_link_that_leads_back_is_not_followed(tmp_path):
-    root = write(tmp_path / "pets", **SPLIT)
-    write(tmp_path / "elsewhere", c=3)
-    (root / "cat" / "again").symlink_to(root / "cat")
-    (root / "dog" / "deep").mkdir()
-    (root / "dog" / "deep" / "up").symlink_to(tmp_path)
-    (root / "dog" / "more").symlink_to(tmp_path / "elsewhere")
-    dataset = load(root)
-    assert (reds(dataset.train), dataset.train.y.tolist()) == ([1, 2, 3], [0, 1, 1])
-
-
-def test_a_folder_that_cannot_be_a_class_ends_the_search(tmp_path, monkeypatch):
-    root = write(tmp_path / "disk", cat__a=1, usr__b=2)
-    for i in range(6):
-        (root / "etc" / f"{i}" / "conf").mkdir(parents=True)
-    looked = []
-    walk = image_folders.os.walk
-    monkeypatch.setattr(image_folders.os, "walk", lambda path, **kw: (looked.append(path.name), walk(path, **kw))[1])
-    with pytest.raises(InputError, match=r"^expected images in .*etc, but got none among 12 other files and folders; "):
-        load(root)
-    assert looked == ["cat", "etc"]  # what comes after it is not even looked at
-    monkeypatch.setattr(image_folders, "MOST_OTHERS", 5)
-    with pytest.raises(InputError, match=r"but .*etc has over 5 other files and folders; check that .*disk is"):
-        load(root)
-
-
-def test_many_images_may_have_many_files_beside_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(image_folders, "MOST_OTHERS", 2)
-    root = write(tmp_path / "pets", **{f"{name}__{i}": i for name in ("cat", "dog") for i in range(4)})
-    for image in list(root.rglob("*.png")):
-        image.with_suffix(".txt").write_text("about it")
-    assert len(load(root).train) == 8
 
 
 def tiny(folder, wnids=("n02", "n01")):
@@ -141,23 +106,10 @@ def kaggle(tmp_path):
 def test_the_plain_layout_is_found(kaggle, folder, table):
     root = kaggle(table, folder)
     (root / "test.csv").write_text("file\nd.png\ne.png\n")
-    assert registry.recognise(root).layout == "labels"
     dataset = load(root)
-    assert dataset.classes == ("cat", "dog")
     assert (reds(dataset.train), dataset.train.y.tolist()) == ([20, 10, 30], [1, 0, 1])
     assert dataset.note.endswith(f", labels in train.csv; {LONE}")
-    assert dataset.omissions == (LONE,)
-    assert dataset.test is None
-
-
-@pytest.mark.parametrize("target", [None, "label"])
-def test_the_table_alone_says_which_folder_to_read(kaggle, target, tmp_path, monkeypatch):
-    names = [f"{k}.png" for k in range(40)]
-    lines = ["file,label", *(f"{name},{'cat' if k % 2 else 'dog'}" for k, name in enumerate(names))]
-    kaggle("\n".join(lines), names=names)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"; it lists the images in kaggle/images: read both with --data kaggle$"):
-        registry.load("kaggle/train.csv", target=target)
+    assert (dataset.classes, dataset.omissions, dataset.test) == (("cat", "dog"), (LONE,), None)
 
 
 def test_everything_can_be_named(kaggle, tmp_path):
@@ -193,9 +145,6 @@ def test_a_column_of_scores_may_be_the_target(kaggle, stream):
     (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,2\nc.png,0.5\n")
     assert load(root, stream=stream).classes == ("0.5", "2")  # of the same files, kept apart
     assert load(root, stream=stream, task="regression").classes == ()
-    (root / "train.csv").write_text("file,score\nb.png,0.5\na.png,high\nc.png,2\n")
-    with fails_in_one_line(match="'high'"):
-        load(root, stream=stream, task="regression")
     (root / "train.csv").write_text("file,score\nb.png,0.5\nb.png,0.5\na.png,1\na.png,2\nc.png,1\n")
     with fails_in_one_line(match="one label for the image 'a.png' .* it is '1' in line 4 and '2' in line 5"):
         load(root, stream=stream, task="regression")
@@ -211,12 +160,6 @@ def test_images_that_the_table_does_not_list_are_counted(kaggle):
     assert load(root).omissions[-1].startswith("column 'label': 'Dog' and 'dog' differ by case ")
 
 
-def test_a_name_without_suffix_that_two_images_have_is_no_image_s(kaggle):
-    root = kaggle(TABLE.replace(".png", ""), names=("a.png", "a.bmp", "b.png", "c.png"))
-    with fails_in_one_line(match="the image 'a' of line 3, column 'file' of .* is missing"):
-        load(root)
-
-
 def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     root = kaggle(TABLE + "gone.png,cat\nlost.png,dog\nd.png,\n", names=("a.png", "b.png", "c.png", "d.png"))
     with pytest.raises(InputError, match=r"a target in line 7, column 'label' of .*train.csv, but it is missing"):
@@ -229,13 +172,7 @@ def test_bad_rows_and_images_are_named_or_skipped_with_a_count(kaggle):
     assert load(root, skip_bad=True).omissions == dataset.omissions, "the cache remembers"
     assert all(sentence in dataset.note for sentence in dataset.omissions)
     (root / "train.csv").write_text(TABLE + "gone.png,owl\nd.png,\n")
-    dataset = load(root, skip_bad=True)
-    assert dataset.omissions[:3] == (
-        "1 row without a label skipped",
-        "1 row without an image skipped",
-        "no image is left of 'owl'",
-    )
-    assert not any("does not list them" in sentence for sentence in dataset.omissions), "d.png is listed"
+    assert load(root, skip_bad=True).omissions[2] == "no image is left of 'owl'"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -262,15 +199,12 @@ def test_an_image_that_is_listed_twice_is_taken_once(kaggle, stream, monkeypatch
             {},
             "image 'b.png' in .*train.csv, but it is 'dog' in line 2 and 'cat' in line 5; correct ",
         ),
-        (TABLE + "b.png,cat\na.png,cat\na.png,dog\n", {}, "'cat' in line 5, like 1 more of 3 images; "),
         (TABLE + "gone.png,cat\nlost.png,cat\n", {}, "'gone.png' of line 5, .* missing, as are 1 more of 5; "),
         ("file,a,b\na.png,1,2\nb.png,2,1\n", HERE, r"one column of classes in .*, but got a, b; pass"),
         ("name,label\nx,1\ny,2\n", HERE, r"that names .* none \(first: 'x'; first image: 'a.png'\); pass labels= and"),
-        (",name,label\n0,x,1\n1,y,2\n", {}, r"names the images in .* none \(first: 'x'; first image: 'a.png'\); pass"),
         (TABLE, {"labels": "other.csv"}, "a table of labels at other.csv, but there is none"),
         (TABLE, {"target": "label"}, r"expected label_column \(--label-column\) for .*, but got 'target', for tables$"),
         (TABLE, {**HERE, "label_column": "lable"}, r"label_column to be a column .* did you mean 'label'\?"),
-        ("file,label\na.png,1\nb.png,1\n", HERE, "at least 2 classes"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message):
@@ -278,24 +212,17 @@ def test_what_cannot_be_read_is_said_in_one_line(kaggle, table, options, message
         load(kaggle(table), **options)
 
 
-@pytest.mark.parametrize(
-    ("names", "tables", "message"),
-    [
-        (
-            ["a.png"],
-            [],
-            "a table of labels beside the images in .*images, but got none; pass labels= .* for each class$",
-        ),
-        (["a.png"], ["u.csv", "v.csv"], "beside the images in .*images, but got u.csv, v.csv; pass labels="),
-        ([], ["train.csv"], "images in .*images, but got none; put those there that train.csv lists$"),
-    ],
-)
-def test_of_images_beside_a_table_it_is_said_what_is_amiss(tmp_path, names, tables, message):
-    write(tmp_path / "images", **{name.replace(".", "_dot_"): red(1) for name in names})
-    for name in tables:
-        (tmp_path / name).write_text(TABLE)
-    with fails_in_one_line(match=message):
-        load(tmp_path)
+def test_images_without_their_table_and_a_table_without_its_images(kaggle):
+    root = kaggle(file="u.csv")
+    with fails_in_one_line(match="beside the images in .*images, but got u.csv, v.csv; pass labels="):
+        load(kaggle(file="v.csv"))
+    for table in root.glob("*.csv"):
+        table.unlink()
+    with fails_in_one_line(match="a table of labels beside the images in .*images, but got none; pass labels="):
+        load(root)
+    shutil.rmtree(root / "images")
+    with fails_in_one_line(match="images in .*images, but got none; put those there that train.csv lists$"):
+        load(kaggle(names=()))
 
 
 def test_class_folders_stay_what_they_are(kaggle, tmp_path):
@@ -310,26 +237,25 @@ def folder(tmp_path):
     return tmp_path / "shards"
 
 
-@pytest.mark.parametrize("names", [("img", "fine_label"), ("image", "label")])
+@pytest.mark.parametrize(
+    ("names", "options"), [(("img", "fine_label"), {}), (("image", "label"), {}), (("img", "x"), {"label_column": "x"})]
+)
 @pytest.mark.parametrize("struct", [True, False])
-def test_shards_keep_their_order(folder, names, struct):
+def test_shards_keep_their_order(folder, names, options, struct, monkeypatch):
     columns = {"names": names, "struct": struct}
     shard(folder / "train-00005-of-00006.parquet", [5, 6], [1, 0], **columns)
-    shard(folder / "train-00000-of-00006.parquet", [1, 2, 3, 4, 9], [0, 1, 2, 2, 1], **columns)
+    shard(folder / "train-00000-of-00006.parquet", [1, 2, 3, 4, 9], [0, 1, 2, 2, 1], group=4, **columns)
     for k in (3, 1, 4, 2):
         shard(folder / f"train-0000{k}-of-00006.parquet", [20 + k], [0], **columns)
     shard(folder / "test-00000-of-00001.parquet", [7], [2], **columns)
-    dataset = load(folder)
+    monkeypatch.setattr("rcad.data.decoding.SOURCE_LENGTH", 3)  # longer groups of rows are cut
+    dataset = load(folder, **options)
     assert reds(dataset.train) == [1, 2, 3, 4, 9, 21, 22, 23, 24, 5, 6]
     assert dataset.train.y.tolist() == [0, 1, 2, 2, 1, 0, 0, 0, 0, 1, 0]
     assert (reds(dataset.test), dataset.test.y.tolist()) == ([7], [2])
     assert dataset.classes == ("0", "1", "2")
-
-
-def test_row_groups_longer_than_a_run_are_cut(folder, monkeypatch):
-    monkeypatch.setattr("rcad.data.decoding.SOURCE_LENGTH", 3)
-    shard(folder / "train.parquet", list(range(10)), [0, 1] * 5, group=7)
-    assert reds(load(folder).train) == list(range(10))
+    named = load(folder, classes=("a", "b", "c"), size=2, **options)
+    assert (named.classes, named.train.x.shape) == (("a", "b", "c"), (11, 3, 2, 2))
 
 
 @pytest.mark.parametrize("name", ["valid-00000-of-00001", "validation-00000-of-00001", "val", "valid_clean-0"])
@@ -351,13 +277,6 @@ def test_metadata_in_its_own_form_names_the_classes_of_shards_in_a_data_folder(f
     assert load(folder).classes == (("cat", "dog", "owl") if text == NAMED else ("0", "1"))
 
 
-def test_named_columns_classes_and_size(folder):
-    shard(folder / "train.parquet", [red(1, 9, 5), red(2, 6, 8)], [0, 1], names=("img", "kind"))
-    dataset = load(folder, label_column="kind", classes=("a", "b", "c"), size=4)
-    assert dataset.classes == ("a", "b", "c")
-    assert dataset.train.x.shape == (2, 3, 4, 4)
-
-
 def test_one_file_is_a_training_split(folder):
     file = shard(folder / "anything.parquet", [1, 2], pa.array([0, 1], pa.uint8()))
     dataset = registry.load(file, cache_dir=folder / "cache")
@@ -365,13 +284,3 @@ def test_one_file_is_a_training_split(folder):
     assert image_parquet.has_images(file)
     pq.write_table(pa.table({"image": ["a.png"], "age": [3]}), folder / "table.parquet")
     assert not image_parquet.has_images(folder / "table.parquet")
-
-
-def test_errors_name_the_row_of_the_shard(folder):
-    shard(folder / "train-00000-of-00002.parquet", [1, 2], [0, 1])
-    second = shard(folder / "train-00001-of-00002.parquet", [1, 2, 3, 4, b"broken"], [0, 1, 0, 1, 0])
-    with pytest.raises(InputError, match=r"train-00001-of-00002.parquet row 4 to be an image"):
-        load(folder)
-    shard(second, [1, 2, 3, 4, 5], [0, 1, 0, -3, 0])
-    with pytest.raises(InputError, match=r"from 0, but got -3 in .*train-00001-of-00002.parquet row 3"):
-        load(folder)

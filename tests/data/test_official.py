@@ -2,6 +2,7 @@
 
 import hashlib
 import http.server
+import itertools
 import socket
 import threading
 
@@ -40,14 +41,12 @@ def test_cifar10_joins_its_batches_in_order(tmp_path, unchecked, name):
     test = records(3, 1, 9)
     files = {"test_batch.bin": test[2]} | {key: data for key, (_, _, data) in batches.items()}
     path = save(tmp_path / name, files | {"readme.html": b"<html>"})
-    calls = []
-    dataset = load_cifar10(str(path), cache_dir=tmp_path / "cache", progress=lambda *counts: calls.append(counts))
+    dataset = load_cifar10(str(path), cache_dir=tmp_path / "cache")
     images, labels, _ = zip(*(batches[f"data_batch_{i}.bin"] for i in range(1, 6)), strict=True)
     np.testing.assert_array_equal(dataset.train.x, np.concatenate(images))
     np.testing.assert_array_equal(dataset.train.y, np.concatenate(labels)[:, 0])
     np.testing.assert_array_equal(dataset.test.x, test[0])
     assert (dataset.train.y.dtype, dataset.classes) == (np.int64, CIFAR10_CLASSES)
-    assert calls == [(k, 6) for k in range(1, 7)]
 
 
 @pytest.mark.parametrize("name", ["cifar-100-binary.tar.gz", "folder"])
@@ -136,13 +135,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -185,18 +183,8 @@ def test_a_file_comes_whole_whatever_the_server_does(server, tmp_path, fault, pa
     assert server.ranges == ranges, "a file that is there is not asked for again"
 
 
-def test_what_came_of_a_lost_connection_is_kept(server, tmp_path):
-    server.cuts = [1000, 0, 0, 0]
-    with pytest.raises(InputError, match=r"connection was lost; try again to continue, or put the file at .*data.bin"):
-        fetch_file(remote(server), tmp_path)
-    assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:1000]
-    assert not (tmp_path / "data.bin").exists()
-
-
 def test_a_wrong_checksum_leaves_nothing_and_a_wrong_file_there_is_kept_and_named(server, tmp_path):
-    with pytest.raises(
-        InputError, match=r"^expected md5 0{32} for .*data.bin.part, but got [0-9a-f]{32}; fetch it again"
-    ):
+    with pytest.raises(InputError, match=r"^expected md5 0{32} for .*data.bin.part, but got .*; fetch it again"):
         fetch_file(remote(server, "0" * 32), tmp_path)
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == []
     (tmp_path / "data.bin").write_bytes(b"mine")
@@ -205,11 +193,16 @@ def test_a_wrong_checksum_leaves_nothing_and_a_wrong_file_there_is_kept_and_name
     assert (tmp_path / "data.bin").read_bytes() == b"mine"
 
 
-def test_not_found_is_not_tried_again(server, tmp_path):
+def test_not_found_is_not_tried_again_and_what_came_of_a_lost_connection_is_kept(server, tmp_path):
     server.statuses = [404]
     with pytest.raises(InputError, match=r"but got: HTTP 404 .*put the file at .*data.bin by hand$"):
         fetch_file(remote(server), tmp_path)
     assert len(server.ranges) == 1
+    server.cuts = [1000, 0, 0, 0]
+    with pytest.raises(InputError, match=r"connection was lost; try again to continue, or put the file at .*data.bin"):
+        fetch_file(remote(server), tmp_path)
+    assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:1000]
+    assert not (tmp_path / "data.bin").exists()
 
 
 def test_no_network_and_other_addresses_are_one_line(tmp_path):
@@ -223,37 +216,27 @@ def test_no_network_and_other_addresses_are_one_line(tmp_path):
             fetch_file(Remote(url, "0" * 32), tmp_path)
 
 
-def test_a_full_disk_is_not_taken_for_a_lost_connection(server, tmp_path):
-    (tmp_path / "data.bin.part").symlink_to("/dev/full")
-    with pytest.raises(InputError, match=r"expected to write the download in .*No space left"):
-        fetch_file(remote(server), tmp_path)
-    assert len(server.ranges) == 1
-
-
 COUNT = 4  # images per severity
 
 
-def arrays(folder, names=("fog", "snow"), classes=3):
+def arrays(folder):
     rng = np.random.default_rng(0)
-    stored = {name: rng.integers(0, 256, (5 * COUNT, 32, 32, 3), dtype=np.uint8) for name in names}
+    stored = {name: rng.integers(0, 256, (5 * COUNT, 32, 32, 3), dtype=np.uint8) for name in ("fog", "snow")}
     for name, array in stored.items():
         np.save(folder / f"{name}.npy", array)
-    labels = np.tile(np.arange(COUNT, dtype=np.uint8) % classes, 5)
+    labels = np.tile(np.arange(COUNT, dtype=np.uint8) % 3, 5)
     np.save(folder / "labels.npy", labels)
     return stored, labels
 
 
-def folders(root, names=("fog",), severities=(1, 5), classes=("n01", "n02")):
+def folders(root):
     image = pytest.importorskip("PIL.Image")
-    for name in names:
-        for severity in severities:
-            for label, wnid in enumerate(classes):
-                place = root / name / str(severity) / wnid
-                place.mkdir(parents=True)
-                for index in range(2):
-                    level = 40 * severity + 10 * label + index
-                    pixels = np.full((64, 64, 3), level, np.uint8)
-                    image.fromarray(pixels).save(place / f"val_{index}.JPEG", quality=100)
+    for severity, (label, wnid) in itertools.product((1, 5), enumerate(("n01", "n02"))):
+        place = root / "fog" / str(severity) / wnid
+        place.mkdir(parents=True)
+        for index in range(2):
+            pixels = np.full((64, 64, 3), 40 * severity + 10 * label + index, np.uint8)
+            image.fromarray(pixels).save(place / f"val_{index}.JPEG", quality=100)
 
 
 def test_arrays_are_cut_by_severity_and_stay_on_disk(tmp_path):
@@ -284,7 +267,7 @@ def test_folders_are_decoded_with_labels_in_the_order_of_the_classes(tmp_path, c
     np.testing.assert_allclose(corrupted.split("fog", 1).x[:, 0, 0, 0], np.asarray(levels) - 160, atol=2)
 
 
-def test_missing_files_and_folders(tmp_path):
+def test_missing_files_and_folders_and_severities_are_one_to_five(tmp_path):
     with fails_in_one_line("is none; check the path"):
         open_corrupted(tmp_path / "absent")
     with fails_in_one_line("but got neither"):
@@ -299,14 +282,9 @@ def test_missing_files_and_folders(tmp_path):
         corrupted.split("fog", 1)
     with fails_in_one_line("to be one of snow, fog, but got 'frost'"):
         corrupted.split("frost", 1)
-
-
-@pytest.mark.parametrize("severity", [0, 6, 1.0, True])
-@pytest.mark.parametrize("make", [arrays, folders])
-def test_severities_are_one_to_five(tmp_path, make, severity):
-    make(tmp_path)
-    with fails_in_one_line("expected a severity from 1 to 5"):
-        open_corrupted(tmp_path).split("fog", severity)
+    for severity in (0, 6, 1.0, True):
+        with fails_in_one_line("expected a severity from 1 to 5"):
+            corrupted.split("snow", severity)
 
 
 @pytest.mark.parametrize(
@@ -316,7 +294,6 @@ def test_severities_are_one_to_five(tmp_path, make, severity):
         ("fog", b"\x93NUMPY cut short", "to be a whole .npy file"),
         ("fog", np.array([{}], dtype=object), "to be a whole .npy file"),
         ("labels", np.zeros(7, np.uint8), r"expected whole-number labels \(N,\) of 5 equal parts"),
-        ("labels", np.zeros(5, np.float32), "expected whole-number labels"),
         ("labels", np.array([0, 1] * 4 + [1, 0], np.uint8), "expected the same labels for every severity"),
         ("labels", np.full(5, 9, np.uint8), "expected labels from 0 to 2, but got 9 in"),
     ],

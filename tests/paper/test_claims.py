@@ -66,9 +66,6 @@ def test_verdicts_are_counted_on_either_side() -> None:
     assert Study("T8", controls=CONTROLS, claims=found).findings == (
         "3 claims of the paper: 1 reproduced, 1 opposite, 1 not run; 1 check of ours: 1 undecided"
     )
-    assert Study("T8").findings == "0 claims of the paper"
-    trial = Study("T8", claims=[Claim("", "a", "a trial", published=1.0)] * 3)
-    assert trial.findings == "3 claims of the paper: a trial"
 
 
 def cell(mean: float, wobble: float = 1.0) -> Seeds:
@@ -96,10 +93,8 @@ FEW = claims.as_good("all", "as good", PAIRS[:4])
         (MOST, [1.0] * 3 + [-1.0], "undecided"),
         (NONE, [1.0, -1.0] * 7 + [1.0], "reproduced"),
         (NONE, [1.0] * 14 + [-1.0], "not reproduced"),
-        (NONE, [1.0] * 5, "undecided"),
         (FEW, [0.1, -1.0, 3.0, 3.0], "reproduced"),
         (FEW, [0.1, 3.0, 3.0, 3.0], "not reproduced"),
-        (FEW, [0.1, 3.0], "undecided"),
     ],
 )
 def test_rules_over_pairs(summary: Summary, gains: list[float], verdict: str) -> None:
@@ -113,14 +108,10 @@ def test_rules_over_pairs(summary: Summary, gains: list[float], verdict: str) ->
         assert f"better in {wins} of {len(gains)} pairs, p = {p:.2g}" in claim.ours
 
 
-@pytest.mark.parametrize(
-    ("summary", "ours"), [(MOST, "better in 20 of 20 pairs, 4 level,"), (NONE, "0 pairs, 4 level")]
-)
-def test_pairs_that_are_level_were_run(summary: Summary, ours: str) -> None:
-    gains = [0.0] * 4 + [1.0] * (20 if summary is MOST else 0)
-    found = summary.test(duel(gains, wobble=0.0))
-    assert found.ours.startswith(ours)
-    assert ("(11 more were not run)" in found.ours) == (summary is NONE)
+def test_pairs_that_are_level_were_run() -> None:
+    level = [0.0] * 4
+    assert MOST.test(duel([*level, *[1.0] * 20], wobble=0.0)).ours.startswith("better in 20 of 20 pairs, 4 level,")
+    assert NONE.test(duel(level, wobble=0.0)).ours.startswith("0 pairs, 4 level (11 more were not run)")
     assert MOST.test(duel([0.0] * 24, wobble=0.0)).verdict == "undecided"
 
 
@@ -147,12 +138,7 @@ def test_a_trend_is_the_difference_of_slopes() -> None:
 
 def test_what_the_paper_says_of_corruptions() -> None:
     """F6 has no committed record: those of F2 and F3 are judged again in test_tables."""
-    suite = SUITES["F6"]
-    far = [claim for claim in suite.claims if claim.published == 25.0]
-    assert [(claim.winner[0], claim.where) for claim in far] == [
-        (row, f"CIFAR-10, {name}") for name in ("gaussian_noise", "glass_blur") for row in ("RCAD", "ME-ADA")
-    ]
-    rows = {"ERM": 50.0, "ME-ADA": 51.0, "RCAD": 52.0}
+    suite, rows = SUITES["F6"], {"ERM": 50.0, "ME-ADA": 51.0, "RCAD": 52.0}
     cells = {(row, column.name): cell(mean) for row, mean in rows.items() for column in suite.columns}
     told = [one.judge(cells, "", trial=False) for one in suite.summaries]
     assert [one.verdict for one in told] == ["reproduced", "reproduced", "not reproduced"]

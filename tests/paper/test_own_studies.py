@@ -1,8 +1,6 @@
 """The studies behind the suggested alpha and the defaults: what their records say, and what the pages say of them."""
 
 import json
-import math
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,6 @@ import default_loops as loops
 import default_values_page as pages
 import measured_alpha as study
 import numpy as np
-import prediction_changes as changes
 import pytest
 import torch
 
@@ -43,43 +40,6 @@ def test_the_table_on_images_is_the_record_s_and_the_pages() -> None:
     assert near == len(made.details["dropped"]["ratios"]) == 10
 
 
-def test_what_the_page_says_of_the_rules_that_ask_a_model() -> None:
-    made = Study.read(ROOT / "results/alpha/alpha.json").details
-    settings = {f"linear, beta {one['beta']:g}": one for one in made["linear"]}
-    settings |= {**{f"moons, d = {one['d']}": one for one in made["moons"]}, "digits": made["digits"]}
-    page = " ".join((ROOT / "docs/concepts.md").read_text(encoding="utf-8").split())
-    rules = {
-        "(the suggestion)": {name: one["suggested"] for name, one in settings.items()},
-        "where a random direction changes the model's prediction": {n: made["flips"][n]["random"] for n in settings},
-        "where a step up the loss changes the model's prediction": {n: made["flips"][n]["gradient"] for n in settings},
-    }
-    for words, found in rules.items():
-        ratios = [found[name]["alpha"] / one["best_alpha"] for name, one in settings.items()]
-        near = sum(0.5 <= ratio <= 2 for ratio in ratios)
-        cost = [one["best"] - found[name]["accuracy"] for name, one in settings.items()]
-        cells = f"{near} of {len(ratios)} | {min(ratios):.2g} to {max(ratios):.2g}x"
-        assert f"{words} | {cells} | {np.median(cost):.1f} | {max(cost):.1f} |" in page
-    chosen = made["images"][-1]["best"]["NLL"]
-    times = np.median(made["image_flips"]["gradient"]) / chosen, made["images"][-1]["suggested"] / chosen
-    assert "gave {:.1f} times the alpha that held-out NLL chose, the suggestion {:.1f} times".format(*times) in page
-
-
-def test_where_a_prediction_changes_is_known_of_a_linear_model() -> None:
-    x, y = torch.tensor([[1.0, 0.0], [-2.0, 5.0]]), torch.tensor([1, 0])
-
-    def model(rows: torch.Tensor) -> torch.Tensor:
-        return torch.stack([-rows[:, 0], rows[:, 0]], 1)
-
-    uphill, along, away = torch.tensor([[-1.0, 0.0], [1.0, 0.0]]), torch.tensor([[0.0, 1.0]] * 2), torch.zeros(2, 2)
-    step = 2 ** (1 / 8)
-    found = changes.change_distance(model, x, [along, uphill])
-    assert all(0.999 * true < one < 1.001 * step * true for one, true in zip(found.tolist(), (1.0, 2.0), strict=True))
-    assert changes.change_distance(model, x, [along, away]).tolist() == [changes.FARTHEST] * 2
-    by_rule = changes.change_distances(model, x, y)
-    assert by_rule["gradient"] == found.min()  # torch's median of two is the lower
-    assert by_rule["random"] > by_rule["gradient"]
-
-
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The study's trial, with what it needs of T7's record, made up."""
@@ -91,44 +51,22 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_part_has_its_rows(out: Path) -> None:
-    made = Study.read(out / "alpha.json").details
-    (row,) = made["linear"]
-    assert min(row["helpful"]) <= row["best_alpha"] <= max(row["helpful"])
-    assert row["best"] > row["erm"]
-    grids = [*made["moons"], made["digits"]]
-    for grid in grids:
-        means = np.asarray(grid["grid"]).mean(1)
-        assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
-        assert 0 <= grid["erm"] <= 100
-    assert all({"alpha", "accuracy"} == set(part["suggested"]) for part in (row, *grids))
-    assert list(made["flips"]) == ["linear, beta 0.5", "moons, d = 2", "moons, d = 5", "digits"]
-    assert all(one["alpha"] > 0 for rules in made["flips"].values() for one in rules.values())
-    digits = made["digits"]
-    assert np.asarray(digits["grid"]).shape == (2, 2)
-    assert digits["alphas"][1] == pytest.approx(2 * digits["alphas"][0])
-    assert math.isclose(digits["suggested"]["alpha"], digits["alphas"][1], rel_tol=0.05)
-    (row,) = made["uci"]
-    assert (row["dataset"], row["tuned"]) == ("synthetic", [0.1, 1.0])
-    assert len(row["rule"]) == 2
-    assert all(0.1 < value < 3 for value in row["rule"])
-
-
 def test_the_page_is_made_from_the_record_which_is_not_computed_again(
     out: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (out / "alpha.md").read_text()
-    assert "numbers mean nothing" in text
-    assert "## UCI" in text
+    assert "numbers mean nothing" in (out / "alpha.md").read_text()
+    details = Study.read(out / "alpha.json").details
+    assert details["digits"]["suggested"]["alpha"] == pytest.approx(details["digits"]["alphas"][1], rel=0.05)
+    for grid in (*details["moons"], details["digits"]):
+        means = np.asarray(grid["grid"]).mean(1)
+        assert (grid["best_alpha"], grid["best"]) == (grid["alphas"][means.argmax()], pytest.approx(means.max()))
     monkeypatch.setattr(study, "run", lambda *arguments: pytest.fail("computed again"))
     words = [*TRIAL, str(out), "--uci", str(out / "uci.json")]
     assert study.main(words) == 0
     made = json.loads((out / "alpha.json").read_text())
-    assert (made["kind"], made["target"]) == ("rcad study", "alpha")
     (out / "alpha.json").write_text(json.dumps({**made, "scale": "full"}))
     assert study.main(words) == 2
-    assert study.main(["--uci", str(out / "none.json")]) == 2
-    assert capsys.readouterr().err.count("expected") == 2
+    assert capsys.readouterr().err.count("expected") == 1
 
 
 RECORD: dict[str, Any] = json.loads((ROOT / "results/defaults/defaults.json").read_text(encoding="utf-8"))
@@ -141,96 +79,25 @@ def test_the_page_is_made_from_the_record() -> None:
     assert min(RECORD["ranks"], key=RECORD["ranks"].get) == RECORD["chosen"]
 
 
-@pytest.mark.parametrize("name", RECORD["check"])
-def test_with_its_defaults_rcad_is_not_worse_than_erm(name: str) -> None:
-    """But for the likelihood of moons that plain training has right already."""
-    plain, ours = RECORD["check"][name]["0"], RECORD["check"][name][RECORD["chosen"]]
-    for metric, sign in (("accuracy", 1), ("nll", -1)):
-        gain = sign * np.subtract(ours[metric], plain[metric])
-        half = 2.0 * gain.std(ddof=1) / len(gain) ** 0.5
-        if (name, metric) != ("moons, d = 2", "nll"):
-            assert gain.mean() + half > 0
-        else:
-            assert np.mean(plain["accuracy"]) > 99.5
-
-
-def test_where_the_default_is_safe_on_moons() -> None:
-    """By the rule of `rcad compare`: what the page says in words, cell by cell."""
-    found = pages.judged(RECORD["moons"])
-    worse = {
-        metric: [name for (name, by), one in found.items() if (by, one.outcome) == (metric, "worse")]
-        for metric in pages.METRICS
-    }
-    assert len(found) == 72
-    assert worse["nll"] == ["0.1, 2, 1000", "0.1, 10, 1000"]
-    for name in worse["nll"]:
-        assert np.mean(RECORD["moons"][name]["0"]["accuracy"]) > 99.6
-        assert found[name, "accuracy"].mean > 0
-        assert found[name, "nll"].mean == pytest.approx(-0.005, abs=5e-4)
-    assert worse["accuracy"] == ["0.1, 625, 100", "0.1, 1000, 100"]
-    smaller = {name: found[name, "nll"].mean for name in RECORD["moons"] if not name.endswith(" 1000")}
-    assert (min(smaller, key=smaller.get), min(smaller.values())) == ("0.1, 2, 300", pytest.approx(-0.002, abs=5e-4))
-    for paper in ("0.1, 625, 1000", "0.75, 625, 1000", "0.1, 1000, 1000"):
-        assert (found[paper, "nll"].outcome, found[paper, "accuracy"].outcome) == ("better", "undecided")
-    for name in ("moons, d = 2", "moons, d = 10"):  # where no alpha and no lam would mend it
-        for cells in RECORD["around"][name].values():
-            means = [np.mean(values) for values in cells.values()]
-            assert means == sorted(means)
-            assert min(means) > 0
-
-
 LOOPS: dict[str, dict[str, Any]] = RECORD["loops"]
 WORSE = ["digits; CNN, BatchNorm; Adam", "digits; CNN, GroupNorm; Adam"]
 
 
-def test_where_the_front_page_s_loop_is_worse_and_why() -> None:
-    """By the rule of `rcad compare`: where ERM is underconfident, and at every lam and alpha."""
-    found = pages.judged(LOOPS["test"], "RCAD", "ERM")
-    assert len(found) == 2 * 16
-    assert [name for (name, metric), one in found.items() if (metric, one.outcome) == ("nll", "worse")] == WORSE
-    assert not [name for (name, metric), one in found.items() if (metric, one.outcome) == ("accuracy", "worse")]
+def test_where_the_default_and_another_reward_are_worse_than_erm() -> None:
+    """By the rule of `rcad compare`: what the page says in words."""
+
+    def worse(found: dict[tuple[str, str], Any]) -> set[tuple[str, str]]:
+        return {side for side, one in found.items() if one.outcome == "worse"}
+
+    in_nll, beside = {(name, "nll") for name in WORSE}, {("CIFAR-100; CNN, BatchNorm; SGD", "accuracy")}
+    assert worse(pages.judged(LOOPS["test"], "RCAD", "ERM")) == in_nll
+    assert worse(pages.judged(LOOPS["test"], "uniform", "ERM")) == in_nll | beside
+    moons = {"nll": ("0.1, 2, 1000", "0.1, 10, 1000"), "accuracy": ("0.1, 625, 100", "0.1, 1000, 100")}
+    assert worse(pages.judged(RECORD["moons"])) == {(name, metric) for metric in moons for name in moons[metric]}
+    for name in moons["nll"]:
+        assert np.mean(RECORD["moons"][name]["0"]["accuracy"]) > 99.6
     for name in WORSE:
-        for cells in (LOOPS["test"][name], LOOPS["held"][name]):
-            assert pages.overconfidence(cells["ERM"]) < -3
-        assert (
-            pages.difference(LOOPS["test"][name]["random direction"]["nll"], LOOPS["test"][name]["RCAD"]["nll"])[0] > 0
-        )
-    for name, cells in LOOPS["held"].items():
-        if name.startswith("digits"):
-            assert np.mean(cells["1, 0.1"]["confidence"]) < np.mean(cells["ERM"]["confidence"])
-            nll = [np.mean(cells[f"{share}, 0.1"]["nll"]) for share in ("0.25", "0.5", "1")]
-            assert nll == sorted(nll, reverse=True)
-    least, *_ = sorted(LOOPS["held"], key=lambda name: pages.overconfidence(LOOPS["held"][name]["ERM"]))
-    assert least == loops.WORST == WORSE[0]
-    plain = np.mean(LOOPS["held"][least]["ERM"]["nll"])
-    assert all(np.mean(one["nll"]) > plain for key, one in LOOPS["held"][least].items() if key != "ERM")
-    assert len(LOOPS["loops"]) == len(loops.LOOPS)
-    for cells in LOOPS["loops"].values():
-        assert np.mean(cells["RCAD"]["nll"]) > np.mean(cells["ERM"]["nll"])
-        assert pages.overconfidence(cells["ERM"]) < 2
-
-
-def test_another_reward_loses_less_and_repairs_nothing() -> None:
-    found = pages.judged(LOOPS["test"], "uniform", "ERM")
-    worse = [(name, metric) for (name, metric), one in found.items() if one.outcome == "worse"]
-    assert worse == [*((name, "nll") for name in WORSE), ("CIFAR-100; CNN, BatchNorm; SGD", "accuracy")]
-    below = 0
-    for name, cells in LOOPS["test"].items():
-        mean, half = pages.difference(cells["uniform"]["nll"], cells["RCAD"]["nll"])
-        below += name.startswith("digits") and mean < -half
-        if name in WORSE:
-            whole, rest = (pages.difference(cells[key]["nll"], cells["ERM"]["nll"])[0] for key in ("RCAD", "uniform"))
-            assert rest == pytest.approx(whole / 5, rel=0.1)
-        elif name.startswith("digits"):
-            assert mean < half
-    assert below == 6
-    ahead = {  # of the default, where lam was chosen
-        name: np.mean(cells["0.01"]["nll"]) < np.mean(RECORD["choice"][name][RECORD["chosen"]]["nll"])
-        for name, cells in RECORD["uniform"].items()
-    }
-    assert not ahead["digits, 100 labels"]
-    assert not ahead["breast cancer"]
-    assert all(ahead[name] for name in ahead if name.startswith("moons"))
+        assert pages.overconfidence(LOOPS["test"][name]["ERM"]) < -3
 
 
 def test_the_pages_say_by_how_much_the_loop_is_worse() -> None:
@@ -265,13 +132,3 @@ def test_the_loop_of_the_study_trains() -> None:
     assert min(found["accuracy"]) > 30
     shared = set(map(bytes, splits[0].x.numpy())) & set(map(bytes, loops.digits(test=True, seed=0).judge_x.numpy()))
     assert not shared  # test images are in no training set that a choice has seen
-
-
-def test_no_rule_for_lam_is_free_of_settings_where_it_is_worse() -> None:
-    worse: Counter[str] = Counter()
-    for found in RECORD["rules"].values():
-        for rule, values in found.items():
-            mean, half = pages.difference(values, found["0"])
-            worse[rule] += mean > half
-    assert worse.pop("0") == 0
-    assert min(worse.values()) >= 1

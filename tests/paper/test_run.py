@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from paper_records import make, order, silent
 from rcad.errors import InputError
@@ -18,20 +17,17 @@ from rcad.paper import run as running
 from rcad.paper.benchmarks import TINY, missing
 from rcad.paper.record import Study
 from rcad.paper.report.chapters import page
-from rcad.paper.run import collect, make_suite, plan_of, settings, standing
+from rcad.paper.run import collect, plan_of, settings, standing
 from rcad.paper.suite import Order
 from rcad.paper.tables import SUITES
 from rcad.report import markdown
 from rcad.runs.files import unsealed
 from rcad.runs.pack import write_pack
 from rcad.runs.plain import config_id
-from rcad.runs.store import Store, pack
-from rcad.train.progress import SILENT
-from rcad.train.scheduler import Outcome as Scheduled
+from rcad.runs.store import Store
 
 pytest.importorskip("sklearn")
 pytestmark = pytest.mark.usefixtures("undrawn")
-STOPPED = Scheduled((), frozenset(), unfinished=1, signal=2)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +50,6 @@ def test_the_record_keeps_the_contract(t4: tuple[Order, dict[str, Any]]) -> None
     assert set(record) == {*json.loads(committed.read_text(encoding="utf-8")), "sha256"}
     assert (record["target"], record["scale"], record["protocol"]) == ("T4", "smoke", "one view")
     assert record["rows"][-2:] == record["controls"] == ["random direction", "entropy at x"]
-    assert len(record["columns"]) == 6
     cells = {(cell["row"], cell["column"]): cell for cell in record["cells"]}
     # Columns that were not run keep their published numbers; controls have none.
     assert len(cells) == 30 + 2
@@ -69,14 +64,11 @@ def test_the_record_keeps_the_contract(t4: tuple[Order, dict[str, Any]]) -> None
             for name in ("accuracy", "nll", "ece", "last_nll"):
                 there = name if name.startswith("last_") else f"test_{name}"
                 assert run["metrics"][name] == pytest.approx(kept.metrics[there])
-            assert run["seconds"] > 0
-    assert len(record["claims"]) == 36
     here = [one for one in record["claims"] if one["where"] == "n=500"]
     assert {(one["verdict"], one["last"]["verdict"], one["note"]) for one in here} == {("a trial", "a trial", "")}
     assert {(one["verdict"], one["note"]) for one in record["claims"] if one not in here} == {("not run", "not run")}
     assert record["not_run"] == ["Not asked for: n=1,000; n=2,000; n=5,000; n=10,000; n=50,000."]
     assert Study.read(wanted.record).to_dict() == unsealed(record)
-    assert list(record["settings"]["columns"]) == ["n=500"]
 
 
 def test_runs_packed_in_several_places_give_the_same_record_without_folders_or_weights(
@@ -110,11 +102,9 @@ def test_runs_packed_in_several_places_give_the_same_record_without_folders_or_w
 def test_methods_train_those_rows_and_show_the_others_as_far_as_they_are_there(tmp_path: Path) -> None:
     some = order("T4", tmp_path, only=("n=500",), rows=("ERM", "RCAD"), seeds=range(2))
     assert {row for row, *_ in standing(some)[0]} == {"ERM", "RCAD"}
-    outcome = make(some)
+    text = make(some).files[1].read_text(encoding="utf-8")
     assert len(Store(some.store).ids()) == 4
     study = Study.read(some.record)
-    assert {row for (row, _), place in study.places.items() if place.runs} == {"ERM", "RCAD"}
-    text = outcome.files[1].read_text(encoding="utf-8")
     assert "n=500: LS, 0 of 2 runs" in text
     assert '--rows "ERM" --rows "RCAD"' in text
     make(replace(some, rows=("LS",)))
@@ -157,24 +147,6 @@ def test_a_part_of_tiny_imagenet_is_not_taken_for_the_whole(tmp_path: Path, monk
         assert missing(TINY, scale, tmp_path, None) == why
 
 
-def test_missing_data_and_options_without_effect_are_told_before_any_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[Any] = []
-    join = "--join: only for runs that share a GPU"
-    planned = replace(plan_of(order("T3", tmp_path)), missing=("a", "b"))
-    monkeypatch.setattr(running, "plan_of", lambda order: planned)
-    monkeypatch.setattr(running, "schedule", lambda runs, place, *rest, **how: told.append(place.joined) or STOPPED)
-    for joined in (5, 1):
-        assert make_suite(order("T3", tmp_path, joined=joined), SILENT, told.append) is STOPPED
-    assert told == ["a", "b", join, 5, "a", "b", 1]
-    assert standing(planned.order)[1] == ("a", "b")
-    monkeypatch.setattr(running, "pick_device", lambda name: torch.device("cuda"))
-    for workers in (1, 2):
-        make_suite(order("T3", tmp_path, joined=5, workers=workers), SILENT, told.append)
-    assert told[7:] == ["a", "b", join, 5, "a", "b", 5]  # one worker has nobody to share with
-
-
 def test_bf16_needs_a_gpu_only_to_train(
     t4: tuple[Order, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,14 +157,11 @@ def test_bf16_needs_a_gpu_only_to_train(
     # With every run there, a page can be made anywhere, and says how they were trained.
     planned = plan_of(wanted)
     monkeypatch.setattr(running, "plan_of", lambda order: replace(planned, order=order))
-    small = replace(half, model="small_cnn")
-    make(small)
-    assert "The published numbers are those of ResNet-18" in small.record.with_suffix(".md").read_text()
     make(half)
-    record, page = json.loads(half.record.read_text()), half.record.with_suffix(".md").read_text()
+    record = json.loads(half.record.read_text())
     assert record["settings"]["precision"] == "bf16"
     assert record["notes"][-1].startswith("Trained with products in bf16")
-    assert '--seeds 3 --precision bf16 --only "n=500"`' in page
+    assert '--seeds 3 --precision bf16 --only "n=500"`' in half.record.with_suffix(".md").read_text()
     half.record.write_text(json.dumps({"scale": "full"}))
     with pytest.raises(InputError, match="holds the full scale; pass another --out"):
         make(half)
@@ -228,9 +197,7 @@ def test_f1_shows_images_and_entropy(out: Path) -> None:
     assert adversarial.y[0] == random.y[0]
     assert adversarial.y[3] != random.y[3]
     assert outcome.files[2].name == "F1.png"
-    page = wanted.record.with_suffix(".md").read_text()
-    assert "](F1.png)" in page
-    assert "## Entropy by alpha" in page
+    assert "](F1.png)" in wanted.record.with_suffix(".md").read_text()
 
 
 def test_gains_are_differences_by_seed(out: Path) -> None:
@@ -245,7 +212,6 @@ def test_gains_are_differences_by_seed(out: Path) -> None:
         mine, erm = (study.places[row, column].values("accuracy") for row in ("RCAD", "ERM"))
         assert by["RCAD", panel].y[place] == pytest.approx(np.subtract(mine, erm), abs=1e-4)
         assert by["RCAD", panel].published[place] == pytest.approx(printed)
-    assert "## Gain over ERM, by number of images" in wanted.record.with_suffix(".md").read_text()
 
 
 def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_path: Path) -> None:
@@ -266,9 +232,4 @@ def test_a_diverged_run_and_lost_weights(t4: tuple[Order, dict[str, Any]], tmp_p
     for name in ("accuracy", "ece"):
         assert [run.metrics[name] is None for run in place.runs] == [False, True, False]
     assert any(note.startswith("20 runs not evaluated: expected the weights of run ID") for note in found.notes)
-    packed = tmp_path / "packed/runs.jsonl.gz"
-    packed.parent.mkdir()
-    pack([store], packed)
-    again = collect(planned, RunLoader(Store.open(packed.parent), device="cpu"), silent)
-    assert "20 runs not evaluated: runs.jsonl.gz holds neither its calibration nor its weights" in again.notes
     assert "1 of 3 diverged" in markdown.markdown(page(found, "", "T4", picture=False))

@@ -32,7 +32,6 @@ def test_all_methods_try_the_same_weight_decays_and_points_reach_far() -> None:
     first, *rest = decays["ERM"]
     assert first is None  # the paper's own setting
     assert len(set(rest)) == 7
-    assert rest[0] == pytest.approx(0.001)
     assert all(2e-4 <= decay <= 5e-3 for decay in rest)
 
     found = [values for values in tuned.candidates("RCAD", 64) if values]
@@ -61,12 +60,10 @@ def test_a_candidate_changes_what_it_names_and_nothing_else() -> None:
 
 def test_a_trial_from_search_to_page_a_few_rows_at_a_time(tmp_path: Path) -> None:
     alone = Study.read(make(t4(tmp_path, rows=("ERM",))).files[0])
-    assert [choice["row"] for choice in alone.details["search"]["choices"]] == ["ERM"]
     wanted = t4(tmp_path, rows=("two views", "RCAD"))
     outcome = make(wanted)
-    assert outcome.files[0] == tmp_path / "T4" / "T4-tuned.json"
     made = Study.read(outcome.files[0])
-    assert made.protocol == "tuned"
+    assert (outcome.files[0].name, made.protocol) == ("T4-tuned.json", "tuned")
     assert set(tuned.BESIDE) <= set(made.rows)
     assert made.places["ERM", "n=500"] == alone.places["ERM", "n=500"]
     choices, store = made.details["search"]["choices"], Store(wanted.store)
@@ -83,9 +80,7 @@ def test_a_trial_from_search_to_page_a_few_rows_at_a_time(tmp_path: Path) -> Non
             assert config.seed in (0, 1, 2)
             assert config.optim.weight_decay == tuning.config.optim.weight_decay
             assert config.method == tuning.config.method
-    page = outcome.files[1].read_text()
-    assert "## What was chosen" in page
-    assert "points of a Halton sequence over weight decay" in page
+    assert "## What was chosen" in outcome.files[1].read_text()
     assert make(wanted).reused
     assert Study.read(outcome.files[0]).to_dict() == made.to_dict()
     finished = make(t4(tmp_path, finished=True))
@@ -106,10 +101,8 @@ def test_more_candidates_go_beyond_a_weight_decay_at_the_edge(tmp_path: Path) ->
     made = Study.read(outcome.files[0])
     erm, rcad = (choice["trials"] for choice in made.details["search"]["choices"])
     assert len(erm) == len(rcad) == 4
-    assert erm[0]["metrics"]["nll"] < erm[1]["metrics"]["nll"]
     assert [trial["values"][tuned.DECAY] for trial in erm[2:]] == [0.02378, 0.1345]
     assert all(trial["values"].keys() == rcad[1]["values"].keys() for trial in rcad[2:])
-    assert "weight decay that ERM chose among these (n=500: 0.01)" in made.details["search"]["design"]
     assert "the largest of these (n=500), larger ones are tried, up to 32 times it." in made.details["search"]["design"]
     assert "--candidates 4" in outcome.files[1].read_text()
 
@@ -138,8 +131,6 @@ def test_every_row_has_its_trials_and_a_whole_set_chooses_between_two_weight_dec
     tried = search.trials("RCAD", "n=50,000")
     assert [values for values, _ in tried] == [{}, {tuned.DECAY: 1e-3}]
     assert [run.config.optim.weight_decay for _, (run,) in tried][1] == 1e-3
-    assert "Whole data sets (n=50,000): the paper's setting and weight decay 0.001, one seed." in search.design()
-    assert "Whole" not in tuned.Search.of(t4()).design()
     assert [len(runs) for _, runs in search.trials("RCAD", "n=500")] == [2] * tuned.CANDIDATES["full"]
     with pytest.raises(InputError, match="--protocol tuned"):
         tuned.Search.of(order("T3", views="tuned"))

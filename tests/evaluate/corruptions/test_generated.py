@@ -1,41 +1,20 @@
-"""What every corruption promises, and each by what it does: closed forms, Pillow's own, scipy's filters."""
+"""What every corruption promises; JPEG is held against Pillow's own."""
 
-import colorsys
 import io
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
-from scipy import ndimage
-from torch.nn import functional as F
 
 from one_line import refusals
 from rcad.evaluate.corruptions import CORRUPTIONS, SEVERITIES, corrupt, corrupt_numbered
-from rcad.evaluate.corruptions.generated import brightness, jpeg_compression, pixelate, scale_of
-from rcad.evaluate.corruptions.materials import Draws, convolve, disk, gaussian_blur, mirrored
+from rcad.evaluate.corruptions.generated import jpeg_compression
+from rcad.evaluate.corruptions.materials import Draws
 
 FIXED = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression"}
 DRAWN = [name for name in CORRUPTIONS if name not in FIXED]
 image = pytest.importorskip("PIL.Image")
-
-
-@pytest.fixture(scope="session")
-def photos():
-    """photos(side, count): random square pieces of scikit-learn's sample pictures, float32 in [0, 1]."""
-    datasets = pytest.importorskip("sklearn.datasets")
-    pytest.importorskip("PIL")
-    pictures = [
-        torch.from_numpy(datasets.load_sample_image(name).copy()).permute(2, 0, 1).float() / 255
-        for name in ("china.jpg", "flower.jpg")
-    ]
-
-    def cut(side, count):
-        places = torch.randint(100, (count, 2), generator=seeded()).tolist()
-        pieces = [pictures[k % 2][None, :, top : top + 320, left : left + 320] for k, (top, left) in enumerate(places)]
-        return F.interpolate(torch.cat(pieces), size=(side, side), mode="bilinear", antialias=True).clamp(0, 1)
-
-    return cut
 
 
 def seeded(seed=0):
@@ -44,6 +23,12 @@ def seeded(seed=0):
 
 def uniform(*shape):
     return torch.rand(*shape, generator=seeded(9))
+
+
+def waves(count, channels, height, width):
+    rows, columns = torch.arange(height).view(-1, 1), torch.arange(width)
+    image = torch.stack([0.5 + 0.5 * torch.sin(rows / 5 + columns / 9 + k) for k in range(channels)])
+    return image.expand(count, -1, -1, -1)
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -92,18 +77,10 @@ def test_an_image_depends_on_its_number_and_not_on_its_batch(name):
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-@pytest.mark.parametrize(("side", "count"), [(32, 48), (64, 12), (224, 4)])
-def test_severity_grows_on_photographs(name, side, count, photos):
-    x = photos(side, count)
+def test_severity_grows(name):
+    x = waves(4, 3, 64, 64)
     distance = [(corrupt_numbered(x, name, s, seed=0, first=0) - x).abs().mean().item() for s in SEVERITIES]
-    assert distance[0] > 0.003
     assert all(low < high for low, high in pairwise(distance)), distance
-
-
-def waves(count, channels, height, width):
-    rows, columns = torch.arange(height).view(-1, 1), torch.arange(width)
-    image = torch.stack([0.5 + 0.5 * torch.sin(rows / 5 + columns / 9 + k) for k in range(channels)])
-    return image.expand(count, -1, -1, -1)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +116,8 @@ def test_the_numbers_are_fixed(name, expected):
 test_wrong_values_are_named_in_one_line = refusals(
     (torch.zeros(2, 3, 8, 8), "gausian_noise", 1, "but got 'gausian_noise'; did you mean 'gaussian_noise'?"),
     (torch.zeros(2, 3, 8, 8), "fog", 0, "expected a severity from 1 to 5, but got 0"),
-    (torch.zeros(2, 3, 8, 8), "fog", True, "expected a severity from 1 to 5, but got True"),
     (torch.zeros(3, 8, 8), "fog", 1, "expected images (B, C, H, W)"),
-    (torch.zeros(2, 2, 8, 8), "fog", 1, "with 1 or 3 channels"),
     (torch.zeros(2, 3, 3, 8), "fog", 1, "at least 4 pixels, but got (2, 3, 3, 8)"),
-    (torch.zeros(2, 3, 8, 8, dtype=torch.int64), "fog", 1, "but got torch.int64"),
     (torch.full((2, 3, 8, 8), 1.5), "fog", 1, "expected pixels in [0, 1], but got [1.5, 1.5]"),
     (torch.full((2, 3, 8, 8), float("nan")), "fog", 1, "expected pixels in [0, 1]"),
     of=lambda x, name, severity: corrupt(x, name, severity, generator=seeded()),
@@ -165,37 +139,8 @@ def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
         assert ((cpu - whole.cpu()).abs() > 1e-3).float().mean() < 1e-3
 
 
-def test_the_shorter_side_chooses():
-    shapes = ((47, 200), (48, 48), (127, 300), (128, 128))
-    assert [scale_of(torch.empty(1, 3, *shape)) for shape in shapes] == ["small", "medium", "medium", "large"]
-
-
 def draws(count):
     return Draws(0, "test", 0, count, torch.device("cpu"))
-
-
-@pytest.mark.parametrize(("side", "share"), [(8, 0.95), (8, 0.65), (32, 0.95), (32, 0.75), (64, 0.5), (50, 0.25)])
-def test_pixelate_is_pillows_box_resize_but_for_rounding(side, share):
-    levels = (uniform(2, 3, side, side) * 255).round()
-    small = int(side * share)
-    expected = []
-    for picture in levels.permute(0, 2, 3, 1).numpy().astype(np.uint8):
-        coarse = image.fromarray(picture).resize((small, small), image.Resampling.BOX)
-        expected.append(np.asarray(coarse.resize((side, side), image.Resampling.BOX)))
-    out = pixelate(levels / 255, share, draws(2)) * 255
-    np.testing.assert_allclose(out.permute(0, 2, 3, 1).numpy(), np.stack(expected), atol=1.001)
-
-
-def test_brightness_adds_to_the_value_of_hsv():
-    x = uniform(1, 3, 6, 6)
-    x[0, :, 0, 0] = 0  # black has no hue
-    x[0, :, 0, 1] = torch.tensor([0.9, 0.0, 0.95])  # reaches the top
-    out = brightness(x, 0.3, draws(1))
-    for row in range(6):
-        for column in range(6):
-            hue, saturation, value = colorsys.rgb_to_hsv(*x[0, :, row, column].tolist())
-            expected = colorsys.hsv_to_rgb(hue, saturation, min(value + 0.3, 1))
-            assert out[0, :, row, column].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def saved(levels: np.ndarray, quality: int) -> np.ndarray:
@@ -208,8 +153,8 @@ def saved(levels: np.ndarray, quality: int) -> np.ndarray:
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("quality", [80, 50, 25, 7])
 @pytest.mark.parametrize("side", [8, 21, 32, 64])
-def test_pillow_agrees_to_a_fraction_of_a_level(side, quality, channels, photos):
-    levels = (photos(side, 8)[:, :channels] * 255).round()
+def test_pillow_agrees_to_a_fraction_of_a_level(side, quality, channels):
+    levels = (waves(8, channels, side, side) * 255).round()
     ours = (jpeg_compression(levels / 255, quality, draws(1)) * 255).round().clamp(0, 255)
     pictures = levels.permute(0, 2, 3, 1).numpy().astype(np.uint8)
     theirs = np.stack([saved(picture, quality) for picture in pictures]).astype(float)
@@ -217,24 +162,3 @@ def test_pillow_agrees_to_a_fraction_of_a_level(side, quality, channels, photos)
     change = np.abs(theirs - pictures).mean()
     assert side == 8 or difference < 1.0  # a single block may fall on the other side of a coarse step
     assert difference < 0.13 * change
-
-
-@pytest.mark.parametrize("sigma", [0.3, 1.0, 6.4])
-@pytest.mark.parametrize("truncate", [3.0, 4.0])
-def test_gaussian_blur_is_scipys(sigma, truncate):
-    x = uniform(2, 1, 20, 14)
-    expected = [ndimage.gaussian_filter(image[0], sigma, mode="reflect", truncate=truncate) for image in x.numpy()]
-    np.testing.assert_allclose(gaussian_blur(x, sigma, truncate)[:, 0], expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("radius", [1, 2.5, 10])
-def test_filters_are_scipys(radius):
-    x, kernel = uniform(2, 3, 18, 15), disk(radius, 0.5)
-    kernel[0, :] *= 2  # not symmetric, to tell a correlation from a convolution
-    expected = [[ndimage.correlate(channel, kernel, mode="reflect") for channel in image] for image in x.numpy()]
-    np.testing.assert_allclose(convolve(x, kernel), expected, atol=1e-5)
-
-
-def test_a_mirrored_border_may_exceed_the_image():
-    x = uniform(1, 1, 4, 5)
-    np.testing.assert_array_equal(mirrored(x, 11)[0, 0], np.pad(x[0, 0], 11, mode="symmetric"))

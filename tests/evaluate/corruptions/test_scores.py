@@ -31,11 +31,10 @@ from small_nets import left_alone
 COUNT, CLASSES = 37, 4
 
 
-def data(dtype=torch.uint8):
+def data():
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(256, (COUNT, 3, 12, 12), generator=generator).to(torch.uint8)
-    y = torch.randint(CLASSES, (COUNT,), generator=generator)
-    return (x if dtype == torch.uint8 else x.to(dtype) / 255), y
+    return x, torch.randint(CLASSES, (COUNT,), generator=generator)
 
 
 def model():
@@ -56,8 +55,7 @@ def test_each_cell_is_the_score_on_the_corrupted_images_and_the_model_is_left_al
     chosen = {"corruptions": ("fog", "shot_noise"), "severities": (2, 5), "seed": 3}
     with left_alone(net):
         found = evaluate_corruptions(net, x, y, **chosen, batch_size=10)
-    assert found.provenance == "generated"
-    assert list(found.scores) == ["fog", "shot_noise"]
+    assert (found.provenance, list(found.scores)) == ("generated", ["fog", "shot_noise"])
     for name, cells in found.scores.items():
         for severity, cell in zip((2, 5), cells, strict=True):
             expected = by_hand(net, corrupt_numbered(x, name, severity, seed=3, first=0), y)
@@ -88,8 +86,7 @@ def test_published_sets_give_the_same_kind_of_scores(tmp_path):
     arrays, images, labels = published(tmp_path)
     net, calls = model(), []
     found = evaluate_published(net, arrays, clean=data(), batch_size=3, progress=lambda *c: calls.append(c))
-    assert found.provenance == "published"
-    assert list(found.scores) == ["snow", "fog"]
+    assert (found.provenance, list(found.scores)) == ("published", ["snow", "fog"])
     assert calls[-1] == (50 + COUNT, 50 + COUNT)
     for name, cells in found.scores.items():
         for severity, cell in enumerate(cells):
@@ -106,10 +103,8 @@ def test_published_sets_give_the_same_kind_of_scores(tmp_path):
 GIVEN = {"predict": model(), "x": data()[0], "y": data()[1], "corruptions": ["fog"], "severities": [1]}
 test_wrong_input_is_named = refusals(
     ({"corruptions": []}, "expected at least one corruption"),
-    ({"severities": []}, "expected at least one severity"),
     ({"y": torch.zeros(3, dtype=torch.long)}, "expected one class label per example"),
     ({"y": torch.full((COUNT,), CLASSES)}, "expected labels from 0 to 3 for a model with 4 outputs"),
-    ({"y": torch.full((COUNT,), -1)}, "expected labels from 0 to 3 for a model with 4 outputs"),
     ({"predict": lambda x: x.flatten()}, "expected logits (37, K)"),
     of=lambda change: evaluate_corruptions(**(GIVEN | change)),
 )

@@ -35,10 +35,8 @@ def test_calibration_repeats_what_the_run_reported(loader: RunLoader, store: Sto
             assert found.numbers[name] == pytest.approx(record.metrics[f"test_{name}"], rel=1e-6, abs=1e-6)
         if "accuracy" in names:
             assert found.numbers["val_nll"] == pytest.approx(record.metrics["val_nll"], abs=1e-6)
-            assert found.numbers["val_nll_scaled"] <= found.numbers["val_nll"]
             assert found.examples == sum(found.curves["reliability"]["count"]) == 359
     assert found.numbers["rmse"] > 10  # not in units of the deviation
-    assert len(found.curves["intervals"]["coverage"]) == 19
 
 
 @pytest.mark.parametrize("data", [DIGITS, "diabetes"])
@@ -48,24 +46,17 @@ def test_sets_and_temperature_are_fitted_on_the_validation_split(data: str, load
     held, test = ((saved.outputs(x), y) for x, y in (saved.problem.val, saved.problem.test))
     if data == DIGITS:
         expected = conformal_classes(held, test)
-        assert 1 <= expected["conformal_size_90"] <= 10
         assert expected != conformal_classes(test, test)
         assert found.numbers["temperature"] == fit_temperature(*held).value != fit_temperature(*test).value
     else:
         expected = conformal_values(held, test, saved.problem.target_scale or 1.0)
         assert expected["conformal_width_90"] > 50  # in the target's own unit
     assert expected.items() <= found.numbers.items()
-    assert found.numbers["conformal_coverage_90"] == pytest.approx(0.9, abs=0.11)
-    chosen = "The validation split also chose the epoch, so conformal coverage holds only approximately."
-    assert (chosen in found.notes) == (saved.record.config.train.selection == "best")
     x, y = saved.problem.val
     few = calibration(replace(saved, problem=replace(saved.problem, val=(x[:12], y[:12]))), Settings(), silent)
     assert "conformal_coverage_90" in few.numbers
     assert "conformal_coverage_95" not in few.numbers
     assert "12 validation examples are too few for conformal sets of 95% or 99%." in few.notes
-    some = calibration(replace(saved, problem=replace(saved.problem, val=(x[:20], y[:20]))), Settings(), silent)
-    assert "conformal_coverage_99" not in some.numbers
-    assert not [note for note in some.notes if "too few" in note]
 
 
 def test_no_temperature_without_a_validation_split_or_with_a_perfect_one(saved: SavedRun, loader: RunLoader) -> None:
@@ -146,15 +137,15 @@ def test_published_images_are_read(saved: SavedRun, loader: RunLoader, tmp_path:
 
 
 def test_a_published_set_must_fit(saved: SavedRun, loader: RunLoader, tmp_path: Path) -> None:
-    part = published(tmp_path / "part", loader, ("fog",))
-    with pytest.raises(InputError, match=r"expected pixelate in .*part, but it is missing"):
-        published_set(saved, replace(QUICK, corrupted=str(part)))
-    few = published(tmp_path / "few", loader, ("fog",), classes=7)
-    with pytest.raises(InputError, match=r"expected 10 classes in .*few, as the run has, but got 7"):
-        published_set(saved, replace(QUICK, corrupted=str(few), corruptions=("fog",)))
+    part, few = (published(tmp_path / f"{classes}", loader, ("fog",), classes) for classes in (10, 7))
     np.save(part / "fog.npy", np.zeros((5 * 359, 32, 32, 3), np.uint8))
-    with pytest.raises(InputError, match=r"expected images of shape \(1, 8, 8\)"):
-        published_set(saved, replace(QUICK, corrupted=str(part), corruptions=("fog",)))
+    for folder, names, says in (
+        (part, QUICK.corruptions, "expected pixelate in .*10, but it is missing"),
+        (few, ("fog",), "expected 10 classes in .*7, as the run has, but got 7"),
+        (part, ("fog",), r"expected images of shape \(1, 8, 8\)"),
+    ):
+        with pytest.raises(InputError, match=says):
+            published_set(saved, replace(QUICK, corrupted=str(folder), corruptions=names))
 
 
 def test_entropy_at_no_distance_is_that_of_the_test_split_and_the_curve_has_the_area_printed(loader: RunLoader) -> None:
@@ -167,18 +158,16 @@ def test_entropy_at_no_distance_is_that_of_the_test_split_and_the_curve_has_the_
     assert {name.split("_")[1] for name in found.numbers if name.startswith("ood_")} == {"noise", "perturbed"}
     for one in found.curves["foreign"].values():
         assert sum(one["histogram"]["known"]) == pytest.approx(1)
-        assert sum(one["histogram"]["foreign"]) == pytest.approx(1)
-        assert one["histogram"]["edges"][-1] == pytest.approx(np.log(10))
         assert one["count"] == 359
     curve = found.curves["foreign"]["noise"]["roc"]
     area = np.trapezoid(curve["known"], curve["foreign"])
     assert area == pytest.approx(found.numbers["ood_noise_entropy_auroc"], abs=0.02)
-    assert (curve["known"][-1], curve["foreign"][-1]) == (1, 1)
 
 
 def test_a_real_target_has_one_score(loader: RunLoader) -> None:
     found = ood(loader.load(run_id("erm", 0, "diabetes")), QUICK, silent)
     assert 0 <= found.numbers["ood_noise_entropy_auroc"] <= 1
+    assert found.numbers["entropy_adversarial_0"] == pytest.approx(found.numbers["entropy_random_0"])
     assert not [name for name in found.numbers if "msp" in name or "perturbed" in name]
 
 
@@ -190,62 +179,23 @@ def test_foreign_images_are_brought_to_the_shape() -> None:
     torch.testing.assert_close(back, torch.full((2, 3, 8, 8), 0.2))
 
 
-def test_foreign_images_of_differing_sizes(loader: RunLoader, tmp_path: Path) -> None:
-    """The middle square of each, at the run's size: white in the middle, black beside it."""
+def test_foreign_images_of_any_size_need_no_labels(saved: SavedRun, tmp_path: Path) -> None:
     pil = pytest.importorskip("PIL.Image")
-    for name in ("a", "b"):
-        (tmp_path / "odd" / name).mkdir(parents=True)
-        for place, (height, width) in enumerate([(8, 24), (30, 10)]):
-            pixels = np.zeros((height, width, 3), np.uint8)
-            side = min(height, width)
-            top, left = (height - side) // 2, (width - side) // 2
-            pixels[top : top + side, left : left + side] = 255
-            pil.fromarray(pixels).save(tmp_path / "odd" / name / f"{place}.png")
-    own, odd = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache"), str(tmp_path / "odd")
-    found = foreign_inputs(own.load(run_id("erm")), odd, 4, 0)
-    assert found.shape == (4, 1, 8, 8)
-    # The squares reach to the pixels beside them only where these are interpolated.
-    assert found[:, :, 1:-1, 1:-1].min() > 0.99
-    assert own.other(odd, 5).train.x.shape == (4, 3, 5, 5)
-    assert own.other(odd, 8) is own.other(odd, 8)  # read once for each size
-    with pytest.raises(InputError, match="expected every image to be"):
-        own.other(odd)
-    with pytest.raises(InputError, match=r"expected a table .* but .*odd holds images"):  # of no use in any size
-        foreign_inputs(own.load(run_id("erm", 0, "breast_cancer")), odd, 4, 0)
-    for name in ("a", "b"):
-        (tmp_path / "odd" / name / "1.png").unlink()
-    wide = RunLoader(loader.store, device="cpu", cache_dir=tmp_path / "cache").other(odd, 8)
-    assert wide.train.x.shape == (2, 3, 8, 24)  # of one size, they are not cut
-
-
-def test_foreign_images_need_no_labels(loader: RunLoader, tmp_path: Path) -> None:
-    pil, flat = pytest.importorskip("PIL.Image"), tmp_path / "flat"
-    flat.mkdir()
     for side in (8, 20):
-        pil.fromarray(np.full((side, side + 2), 51, np.uint8)).save(flat / f"{side}.png")
-    saved = loader.load(run_id("erm"))
-    torch.testing.assert_close(foreign_inputs(saved, str(flat), 9, 0), torch.full((2, 1, 8, 8), 0.2))
-    (flat / "broken.png").write_bytes(b"no image")
-    classes = tmp_path / "classes"
-    for name in ("a", "b"):
-        flat.rename(classes / name) if name == "b" else (classes / name).mkdir(parents=True)
-        pil.fromarray(np.zeros((8, 8), np.uint8)).save(classes / name / "8.png")
-    for place in (classes / "b", classes):
-        with pytest.raises(InputError, match=r"broken.png to be an image, .*; replace or remove it$"):
-            foreign_inputs(saved, str(place), 9, 0)
+        pil.fromarray(np.full((side, side + 2), 51, np.uint8)).save(tmp_path / f"{side}.png")
+    torch.testing.assert_close(foreign_inputs(saved, str(tmp_path), 9, 0), torch.full((2, 1, 8, 8), 0.2))
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"broken.png to be an image, .*; replace or remove it$"):
+        foreign_inputs(saved, str(tmp_path), 9, 0)
 
 
 def test_what_makes_no_sense_is_said(saved: SavedRun) -> None:
     x, y = saved.problem.test
 
-    def cut(rows: int) -> SavedRun:
-        problem = replace(saved.problem, test=(x[:, :, :rows], y))
-        return replace(saved, model=lambda x: x.new_zeros(len(x), 10), problem=problem)
-
-    assert corruptions(cut(4), QUICK, silent).examples == 24
+    flat = replace(saved, problem=replace(saved.problem, test=(x[:, :, :3], y)))
     real, table = (saved.loader.load(run_id("erm", 0, data)) for data in ("diabetes", "breast_cancer"))
     for suite, unfit, says in (
-        (corruptions, cut(3), "at least 4 pixels a side; this run's are 8x3"),
+        (corruptions, flat, "at least 4 pixels a side; this run's are 8x3"),
         (corruptions, table, "images"),
         (attacks, real, "regression target"),
     ):
@@ -257,6 +207,8 @@ def test_foreign_data_must_fit(loader: RunLoader) -> None:
     images, table = loader.load(run_id("erm")), loader.load(run_id("erm", 0, "breast_cancer"))
     with pytest.raises(InputError, match=r"a column 'mean radius' in diabetes, but its columns are age, sex, bmi"):
         foreign_inputs(table, "diabetes", 4, 0)
+    with pytest.raises(InputError, match=r"expected a table .* but digits holds images"):
+        foreign_inputs(table, "digits", 4, 0)
     noise = foreign_inputs(images, "noise", 50, 0)
     assert noise.shape == (50, 1, 8, 8)
     assert 0 <= noise.min() < 0.1 < 0.9 < noise.max() <= 1

@@ -1,5 +1,6 @@
-"""Means, intervals, gains, and the tables and pictures made of them; what each measure is worth on few labels."""
+"""Means, intervals, gains and costs, and the tables and pictures made of them."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,9 @@ import pytest
 from scipy import stats
 
 from paper_records import claim, suite, value, verdicts
-from rcad.paper.record import Place, Run, Study
-from rcad.paper.report import chapters, curves, verdict_table
-from rcad.paper.report.few_labels import best, gains, section
-from rcad.paper.report.pictures import dots
+from rcad.paper.record import Study
+from rcad.paper.report import chapters, costs, curves
 from rcad.paper.report.tables import Links, gain_over, grid, measure_table, run_table, side_by_side
-from rcad.paper.targets import Printed
 from rcad.report.document import Cell, Table
 from rcad.report.numbers import fixed
 
@@ -64,26 +62,6 @@ def test_columns_that_were_not_run_are_told_and_not_shown() -> None:
     assert {row[0].text for row in side_by_side(one).cells} == {"n=500", "n=50,000"}
     assert chapters.not_run(one) == ("n=1,000: no data. 1 claim about what was not run is neither judged nor counted.")
     assert chapters.verdict(one).startswith("1 claim: 1 reproduced")
-    (line,) = verdict_table([one, study()]).cells
-    assert [cell.text for cell in line] == ["made up, T4", "full", "1", "0", "0", "0"]
-
-
-def test_published_numbers_far_from_ours_are_inside_the_picture() -> None:
-    runs = [Run(seed, {"accuracy": 8.0 + 0.1 * seed}) for seed in range(10)]
-    places = {(row, "n=500"): Place(row, "n=500", Printed(far), runs) for row, far in (("ERM", 3.0), ("RCAD", 14.8))}
-    drawn = dots(Study("T4", rows=["ERM", "RCAD"], columns=["n=500"], places=places))
-    low, high = drawn.drawing.axes[0].get_xlim()
-    assert low < 3.0 < 14.8 < high
-
-
-def test_wide_intervals_of_few_seeds_are_inside_the_picture() -> None:
-    runs = [Run(seed, {"accuracy": value}) for seed, value in enumerate((35.0, 36.0, 38.5))]
-    drawn = dots(
-        Study("T4", rows=["ERM"], columns=["n=500"], places={("ERM", "n=500"): Place("ERM", "n=500", None, runs)})
-    )
-    low, high = drawn.drawing.axes[0].get_xlim()
-    interval = stats.t(2, np.mean([35.0, 36.0, 38.5]), stats.sem([35.0, 36.0, 38.5])).interval(0.95)
-    assert low < interval[0] < interval[1] < high
 
 
 ROOT = Path(__file__).parents[3]
@@ -108,50 +86,36 @@ def test_gains_by_step_size_are_those_of_the_runs(metric: str, epoch: str) -> No
         assert gain == pytest.approx(by_hand("RCAD", "ERM", column, epoch + metric))
 
 
-def test_what_does_not_depend_on_the_step_is_a_line_across() -> None:
-    ax = curves.by_step(F4).drawing.axes[0]
-    dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
-    assert [line.get_label() for line in dashed] == ["entropy at x"]
-    assert dashed[0].get_ydata()[0] == pytest.approx(by_hand("entropy at x", "ERM", "alpha 1", "accuracy")[0])
+def record(**ratios: float) -> tuple[Path, dict[str, Any]]:
+    same = {"model": "m", "batch": 32, "mode": "eager", "replicas": 1, "ms_per_seed_step": 1.0}
+    methods = {name.replace("_10", " 10"): ratio for name, ratio in {"erm": 1.0, **ratios}.items()}
+    rows = [{**same, "method": method, "ratio_to_erm": ratio} for method, ratio in methods.items()]
+    return Path("benchmarks/a.json"), {"rows": rows}
 
 
-ERM = {"accuracy": [10.0, 12.0, 11.0], "nll": [5.0, 5.2, 5.1]}
+@pytest.mark.parametrize(
+    ("records", "verdicts"),
+    [
+        ([record(rcad=1.25, pgd_10=7.0, me_ada=2.5)], ["reproduced", "undecided", "reproduced"]),
+        ([record(rcad=1.25, pgd_10=7.0)], ["reproduced", "reproduced", "not run"]),
+        ([record(rcad=2.0, pgd_10=7.0, me_ada=2.0)], ["not reproduced"] * 3),
+        ([record(rcad=1.2), record(rcad=2.0)], ["undecided", "not run", "not run"]),
+    ],
+)
+def test_every_group_counts(records: list[Any], verdicts: list[str]) -> None:
+    found = costs.judge(records)
+    assert [claim.verdict for claim in found.claims] == verdicts
+    if len(records) > 1:
+        assert found.claims[0].ours == "1.20 to 2.00 in 2 groups"
+    assert costs.judge([record(fgsm=1.5)]) is costs.judge([]) is None
 
 
-def place(row: str, points: float = 0.0, nats: float = 0.0, column: str = "n=500") -> Place:
-    """Better than ERM by this much at the last epoch, and by nothing at the chosen one."""
-    runs = [
-        Run(seed, {"accuracy": one, "nll": two, "last_accuracy": one + points + 0.1 * seed, "last_nll": two - nats})
-        for seed, (one, two) in enumerate(zip(ERM["accuracy"], ERM["nll"], strict=True))
-    ]
-    return Place(row, column, None, runs)
-
-
-def few_labels(*places: Place) -> Study:
-    cells = {(one.row, one.column): one for one in places}
-    sides = {"rows": ["ERM", "RCAD"], "columns": ["n=500", "n=50,000"], "places": cells}
-    return Study("T4", "Low data: subsets of CIFAR-100, ResNet-18", **sides)  # type: ignore[arg-type]
-
-
-PUBLISHED = few_labels(place("ERM"), place("RCAD", 0.5, 0.3), place("RCAD", 9.0, 9.0, "n=50,000"))
-
-
-def test_a_trial_says_nothing_and_a_diverged_run_has_no_gain() -> None:
-    assert section([replace(PUBLISHED, scale="smoke")]) is None
-    broken = replace(PUBLISHED.places["RCAD", "n=500"], runs=[Run(0, {"last_accuracy": None, "last_nll": None})])
-    shown = section([few_labels(place("ERM"), broken)])
-    (table,) = [part for part in shown.parts if isinstance(part, Table)]
-    assert [cell.text for cell in table.cells[1]][3:] == ["-", "-", "-", "-"]
-
-
-def test_the_best_measures_are_named_and_guessing_is_told() -> None:
-    assert best(gains([PUBLISHED])) == [
-        "n=500, ResNet-18, paper's setting: best by accuracy: RCAD (+0.50 points); by NLL: RCAD (+0.300 nats)."
-    ]
-    constant = Place("RCAD", "n=500", None, [Run(seed, {"last_accuracy": 1.0, "last_nll": 4.605}) for seed in range(3)])
-    found = gains([few_labels(place("ERM"), constant)])
-    assert found[1].name == "RCAD (no better than guessing)"
-    assert best(found) == [
-        "n=500, ResNet-18, paper's setting: best by accuracy: nothing shown to be better; by NLL: nothing shown to be "
-        "better."
-    ]
+def test_costs_that_leave_the_range_are_marked() -> None:
+    path = ROOT / "results/benchmarks/scaling_h200.json"
+    grown = json.loads(path.read_text(encoding="utf-8"))
+    rows = [row for row in costs.growth_table(grown).cells if row[1].text == "RCAD" and row[3].text != "-"]
+    marked = [row[3].mark == "bad" for row in rows]
+    assert marked == [not 1.6 <= float(row[3].text) <= 2.05 for row in rows]
+    assert {*marked} == {True, False}
+    panels = costs.growth_figure(path, grown).drawing.axes
+    assert [ax.get_xlabel() for ax in panels[-5:]] == ["batch", "pixels a side", "classes", "network", "runs at once"]

@@ -30,7 +30,6 @@ def test_two_records_of_a_target_have_different_titles(tmp_path: Path) -> None:
     [
         ({"schema": 1}, "expected a study of schema 2"),
         ({"cells": [{}]}, "expected a study to hold what its kind has, but got KeyError"),
-        ({"claims": None}, "expected a study to hold what its kind has"),
     ],
 )
 def test_a_damaged_record_is_named_and_the_others_are_read(tmp_path: Path, change: dict[str, Any], words: str) -> None:

@@ -1,17 +1,21 @@
-"""The committed record of the linear theory, computed again: equal where nothing is drawn, near with fewer draws."""
+"""The committed record of the linear theory, computed again; verdicts, and the files that a trial writes."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 from rcad.paper.record import Study
+from rcad.paper.run import make_study
 from rcad.paper.theory import appendix, lemmas, simulation
 from rcad.paper.theory import study as claims
-from rcad.paper.theory.problem import Problem, Row
+from rcad.paper.theory.problem import Interval, Problem, Row, mean_interval
 from rcad.paper.theory.simulation import LARGE, RCAD_LRS, SMALL, Settings
+from rcad.paper.theory.study import judge_interval, judge_universal
+from rcad.study.statistics import share_interval
 
 LINEAR = Study.read(Path(__file__).parents[3] / "results/theory/linear.json")
 RECORD = LINEAR.details
@@ -19,10 +23,6 @@ CHECKS = RECORD["checks"]
 FIGURE = Problem()
 BASE = Settings(alphas=(LARGE,))  # a fifth of the record's draws
 SHARES = ("better", "small_better", "large_better", "right", "capped", "poorer", "together")
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 @pytest.mark.parametrize("kept", RECORD["sweeps"], ids=lambda kept: kept["over"])
@@ -57,14 +57,6 @@ def test_rows(name: str) -> None:
                 near(made, row, key, abs=0.12 if key in SHARES else 0.03)
 
 
-@pytest.mark.parametrize("kept", RECORD["windows"], ids=lambda kept: f"beta {kept['beta']:g}")
-def test_windows(kept: Row) -> None:
-    made = simulation.window(kept["beta"], BASE)
-    assert list(made["attracting"]) == kept["attracting"]
-    assert len({*made["helpful"]} ^ {*kept["helpful"]}) <= 4
-    assert (made["erm"], made["best"]) == pytest.approx((kept["erm"], kept["best"]), abs=0.02)
-
-
 def near(made: Row, kept: Row, *keys: str, **within: float) -> None:
     for key in keys or kept:
         assert made[key] == (kept[key] if isinstance(kept[key], str) else pytest.approx(kept[key], **within)), key
@@ -83,17 +75,6 @@ def test_checks_without_chance_are_equal() -> None:
     norms = appendix.gradient_norm(FIGURE, (0.5, LARGE))
     assert [*norms.values()] == pytest.approx([*CHECKS["appendix"]["gradient_norm"].values()], rel=1e-6)
     assert appendix.best_errors(FIGURE) == pytest.approx(CHECKS["appendix"]["best_errors"], rel=1e-6)
-
-
-def test_scans_of_fewer_settings_are_near() -> None:
-    scans = lemmas.sign_scan(seeded(), count=50_000)
-    scans += lemmas.sign_scan(seeded(), count=400_000, ks=(1.0, 2.0), c0=5.0, kinds=("derivative",))
-    for made, kept in zip(scans, CHECKS["signs"][:9] + CHECKS["signs"][12:], strict=True):
-        assert (made["K"], made["kind"], made["c0"]) == (kept["K"], kept["kind"], kept["c0"])
-        near(made, kept, *lemmas.SIGNS, abs=0.02 if kept["c0"] is None else 0.12)
-    made = lemmas.conclusion_scan(seeded(), count=1000, steps=600)
-    assert made["settings"] > 100
-    near(made, CHECKS["conclusion"], "reached", "noise_fell", "noise_rose", abs=0.06)
 
 
 def test_claims_follow_from_the_numbers() -> None:
@@ -123,3 +104,53 @@ def test_the_figure_and_what_is_claimed_of_it() -> None:
     assert len(made) == 14
     for claim in made:
         assert claim.verdict == verdicts[claim.where, claim.statement], claim
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "difference", "share"),
+    [
+        (0.6, 0.7, "reproduced", "reproduced"),
+        (0.4, 0.6, "reproduced", "undecided"),
+        (-0.2, -0.1, "opposite", "not reproduced"),
+        (-0.1, 0.1, "undecided", "not reproduced"),
+    ],
+)
+def test_verdicts_follow_the_interval(low: float, high: float, difference: str, share: str) -> None:
+    interval = Interval((low + high) / 2, low, high)
+    assert judge_interval(interval, 0, "opposite") == difference
+    assert judge_interval(interval, 0.5, "not reproduced") == share
+    # A proof's statement is refuted by one exception.
+    verdicts = [judge_universal(holds, 1 - holds) for holds in (1.0, 0.999, 0.1)]
+    assert verdicts == ["reproduced", "not reproduced", "opposite"]
+
+
+def test_intervals_are_the_textbook_s() -> None:
+    # Wilson's 95% interval for 15 of 20.
+    assert share_interval(0.75, 20) == pytest.approx((0.5313, 0.8881), abs=1e-4)
+    assert share_interval(1.0, 10) == pytest.approx((0.72247, 1), abs=1e-5)
+    mean, half = 2.5, 1.96 * 1.29099 / 2
+    assert mean_interval(torch.arange(1.0, 5.0)) == pytest.approx((mean, mean - half, mean + half), abs=1e-3)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_from_the_name_to_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("enough_examples", "margin_bound"):
+        monkeypatch.setattr(appendix, name, partial(getattr(appendix, name), problems=4))
+    fewer = {"conclusion_scan": {"steps": 20}, "sign_scan": {"count": 20_000}, "rate_fit": {"steps": 50}}
+    for name, less in {**fewer, "sample_gradient_check": {"n": 20_000}}.items():
+        monkeypatch.setattr(lemmas, name, partial(getattr(lemmas, name), **less))
+    monkeypatch.setattr(claims, "MANY", 50_000)
+    monkeypatch.setitem(claims.SCALES, "smoke", Settings(draws=10, steps=20))
+    told: list[str] = []
+    made = make_study("F5", "smoke", tmp_path, None, lambda what, done, total: told.append(what))
+    assert "the sweeps" in told
+    assert made.line.endswith("a trial"), "ten draws judge nothing"
+    found = Study.read(tmp_path / "theory" / "linear.json")
+    assert (found.target, found.scale, found.settings["draws"]) == ("F5", "smoke", 10)
+    assert len(found.details["figure"]["by_iteration"]["erm"]["w1"]["median"]) == 21
+    assert {claim.verdict for claim in found.claims} == {"a trial"}
+    page = (tmp_path / "theory" / "linear.md").read_text()
+    assert "SMOKE SCALE" in page
+    assert sum(line.startswith("| a trial |") for line in page.splitlines()) == len(found.claims)
+    for heading in ("The window of alpha", "RCAD's learning rate", "Sweep over beta, alpha=0.7"):
+        assert f"## {heading}" in page

@@ -4,21 +4,15 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rcad.paper.theory import appendix, lemmas
 from rcad.paper.theory.problem import (
     Problem,
     Sample,
     Setting,
-    attraction,
-    final,
     paper_closed_form,
     population_gradient,
-    population_step,
     population_surrogate,
-    pushes,
     random_directions,
     surrogate,
     surrogate_gradient,
@@ -41,18 +35,6 @@ def test_exact_accuracy_is_what_counting_approaches() -> None:
     counted = training_accuracy(Sample(*(v.expand(4, *v.shape[1:]) for v in sample)), w)
     # Four standard errors of a share of 400,000.
     assert (counted - problem.accuracy(w)).abs().max() < 4 * 0.5 / math.sqrt(400_000)
-
-
-@given(st.floats(1e-3, 1e3), st.integers(0, 1000))
-def test_accuracy_depends_on_the_direction_alone_and_never_exceeds_the_best(scale: float, seed: int) -> None:
-    problem = Problem(d=3)
-    w = random_directions(5, 4, seeded(seed))
-    assert torch.allclose(problem.accuracy(w), problem.accuracy(scale * w), atol=1e-12)
-    assert (problem.accuracy(w) <= problem.best_accuracy + 1e-12).all()
-    ends = torch.zeros(4, 4, dtype=torch.float64)
-    ends[0, 0], ends[1, 0], ends[2, 3] = 1, -2, 1
-    best = 0.5 * (1 + math.erf(5 / math.sqrt(2)))
-    assert problem.accuracy(ends).tolist() == pytest.approx([best, 1 - best, 0.5, 0.5], abs=1e-12)
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -134,35 +116,6 @@ def test_the_paper_s_formula_holds_on_its_domain_and_only_there() -> None:
     assert (paper_closed_form(setting, w) / population_surrogate(setting, w)).item() > 1.3
 
 
-def test_sample_gradients_miss_the_jump_at_the_margin() -> None:
-    check = lemmas.sample_gradient_check(FIGURE, 0.7, seeded(), n=200_000)
-    mean, derivative = (max(map(abs, check[f"errors_from_{name}"])) for name in ("mean", "derivative"))
-    assert mean < 4 < 8 < derivative
-
-
-def test_ascent_follows_the_attraction() -> None:
-    w = torch.tensor([math.sqrt(1 - 1e-4), 1e-2], dtype=torch.float64)
-    setting = Setting.of(Problem(d=1), torch.tensor([0.1, 0.5, 0.7, 1.2], dtype=torch.float64))
-    end = final(population_step(setting, "constant", 0.01), w.expand(4, -1), 50)
-    shrank = end[:, 1].abs() < 1e-2
-    assert shrank.tolist() == (attraction(setting) > 0).tolist() == [False, True, True, False]
-
-
-def test_entropy_against_its_stand_in() -> None:
-    z = torch.linspace(-8, 8, 33, dtype=torch.float64)
-    p = torch.sigmoid(z)
-    entropy = -(p * p.log() + (1 - p) * (1 - p).log())
-    assert torch.allclose(lemmas.entropy_ratio(z) * (-z.abs()).exp(), entropy, atol=1e-12)
-
-
-def test_with_one_variance_everywhere_the_first_lemma_is_an_equality_on_the_sphere() -> None:
-    one = torch.ones((), dtype=torch.float64)
-    setting = Setting(one, 0.8 * one, one, torch.full((3,), 0.49, dtype=torch.float64))
-    w = torch.tensor([0.6, 0.8, 0.0], dtype=torch.float64)
-    error = torch.special.ndtr(-setting.beta * w[0] / 0.7)
-    torch.testing.assert_close(appendix.true_feature_bound(setting, error), w[0])
-
-
 def test_statements_over_random_settings() -> None:
     generator = seeded(2)
     sphere, ball = appendix.initial_feature(generator)
@@ -174,38 +127,3 @@ def test_statements_over_random_settings() -> None:
     for row in appendix.products_are_bounded(FIGURE, generator):
         assert row["fails"] < row["worst"] * row["cases"]
     assert appendix.gradients_as_printed(generator) < 1e-12
-
-
-def test_the_sample_size_and_the_bounds_by_hand() -> None:
-    assert appendix.sample_size(FIGURE, 0.1) == math.ceil((0.25 + math.log(20) + 8.01) / 0.04)
-    assert appendix.norm_bound(FIGURE, 0.1) == pytest.approx(math.sqrt(2 * math.log(20)) + math.sqrt(8.01) + 0.5)
-    # erfc(1 / sqrt 2) = 0.3173: between the bounds, which are not far from it.
-    bell = math.sqrt(2 / math.pi) * math.exp(-0.5)
-    assert 2 * bell / (1 + math.sqrt(5)) < math.erfc(1 / math.sqrt(2)) < bell
-    assert max(appendix.erfc_bounds(1000).values()) < 1e-12
-
-
-def test_the_printed_gradients_are_the_derivative_of_m() -> None:
-    """Against our own closed form, which knows neither the paper's formula nor its gradients."""
-    setting = Setting.of(Problem(d=3, gamma=0.4), torch.full((50,), 0.6, dtype=torch.float64))
-    w = random_directions(50, 4, seeded(3))
-    along, across = appendix.printed_gradients(setting, w)
-    torch.testing.assert_close(torch.cat([along[:, None], across], -1), population_gradient(setting, w, "derivative"))
-
-
-def test_conditions_can_be_met() -> None:
-    problem = Problem(n=10**7, d=2, beta=2.0, sigma1=1.0, sigma2=1.0, gamma=0.5)
-    assert all(c["holds"] for c in lemmas.conditions(problem, 1.0))
-    (short,) = [c for c in lemmas.conditions(problem, 3.0) if c["name"] == "beta >= alpha"]
-    assert (short["left"], short["right"], short["holds"]) == (2.0, 3.0, False)
-    assert not any(c["holds"] for c in lemmas.conditions(problem, 0.4) if c["name"].startswith("alpha"))
-
-
-def test_the_scan_s_settings_meet_the_conditions_and_show_either_sign() -> None:
-    setting, w = lemmas.theorem_settings(20_000, seeded())
-    assert (setting.beta >= setting.alpha * (1 - 1e-9)).all()
-    assert (setting.alpha >= torch.maximum(setting.gamma, setting.variances.amax(-1)) * (1 - 1e-9)).all()
-    assert torch.allclose(w.norm(dim=-1), torch.ones(20_000, dtype=torch.float64))
-    # So that the zeros of the record's scans are not those of scans that cannot see a positive sign.
-    first, second = pushes(setting, w, "derivative")
-    assert ((first > 0) & (second < 0)).double().mean() > 0.05
