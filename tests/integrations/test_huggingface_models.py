@@ -99,16 +99,13 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path):
     rows = [{"input_values": wave, "labels": torch.tensor(i % LABELS)} for i, wave in enumerate(waves)]
     with fails_in_one_line("call model.freeze_feature_encoder() first"):
         trained(audio(), tmp_path, rows, IN_PIXELS)
-    ours, erm, seen = audio(), audio(), []
-    for model in (ours, erm):
-        model.freeze_feature_encoder()
+    ours, seen = audio(), []
+    ours.freeze_feature_encoder()
     ours.register_forward_pre_hook(
         lambda _, args, kwargs: seen.append(kwargs["input_values"].detach()), with_kwargs=True
     )
     trained(ours, tmp_path, rows, IN_PIXELS)
-    trained(erm, tmp_path, rows, "erm")
     torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
-    assert moved(ours, erm) > 1e-4
 
 
 ALPHA, LAM = 0.5, 0.3

@@ -15,7 +15,7 @@ from safetensors.torch import save, save_file
 from sklearn.base import clone
 
 from one_line import fails_in_one_line
-from people import DIABETES, WINE, people
+from people import DIABETES, LABELS, REALS, WINE, people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.base import _read
@@ -24,8 +24,8 @@ DATA = {
     "labels": WINE,
     "reals": DIABETES,
     "frame": people(),
-    "several labels": (WINE[0], np.stack([WINE[1] > 0, WINE[1] == 1], 1).astype(int)),
-    "several reals": (DIABETES[0], np.stack([DIABETES[1], -DIABETES[1]], 1)),
+    "several labels": LABELS,
+    "several reals": REALS,
 }
 
 
