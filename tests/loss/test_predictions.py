@@ -18,10 +18,8 @@ BAD = {
     "nan": (torch.full((4, 3), torch.nan), LABELS, "expected finite logits, but got NaN or inf"),
     "inf": (GOOD.clone().index_fill(1, torch.tensor([1]), torch.inf), LABELS, "expected finite logits"),
     "too large": (GOOD, LABELS + 1, "expected labels from 0 to 2 for a model with 3 outputs, but got 3"),
-    "negative": (GOOD, LABELS - 100, "but got -100"),
     "empty": (GOOD[:0], LABELS[:0], "expected at least one example, but got none"),
     "one label short": (GOOD, LABELS[:3], r"expected integer labels of shape \(4,\)"),
-    "dense": (torch.randn(4, 3, 2), LABELS, r"expected logits of shape \(B, K\)"),
     "one logit": (GOOD[:, :1], LABELS, "expected at least 2 classes"),
     "soft labels": (GOOD, GOOD.softmax(1), "expected integer labels of shape"),
     "integer logits": (LABELS[:, None].repeat(1, 3), LABELS, r"expected logits of shape \(B, K\)"),
@@ -119,22 +117,9 @@ def test_the_curve_holds_every_example_and_gives_the_error(case, bins, kind):
     assert kind == "width" or max(curve.count) - min(curve.count) <= 1
 
 
-@pytest.mark.parametrize("bins", [1, 7, 299, 300, 307])
-def test_bins_of_equal_mass_end_at_their_own_examples(bins):
-    output, y = CASES["random"]
-    filled = [[] for _ in range(bins)]
-    for place, confidence in enumerate(output.double().softmax(1).amax(1).sort().values.tolist()):
-        filled[place * bins // 300].append(confidence)
-    curve = reliability(output, y, bins=bins, kind="mass")
-    assert curve.lower == tuple(min(held) for held in filled if held)
-    assert curve.upper == tuple(max(held) for held in filled if held)
-
-
-NO_BINS = "expected bins to be a whole number >= 1, but got 0"
 test_wrong_arguments_are_named = refusals(
-    *((ece, {"bins": 0, "kind": kind}, NO_BINS) for kind in ("width", "mass", "classwise")),
+    (ece, {"bins": 0}, "expected bins to be a whole number >= 1, but got 0"),
     (ece, {"kind": "masss"}, "did you mean 'mass'"),
     (reliability, {"kind": "classwise"}, "expected kind to be one of width, mass, but got 'classwise'"),
-    (reliability, {"bins": -1}, "expected bins"),
     of=lambda metric, options: metric(*CASES["random"], **options),
 )
