@@ -21,7 +21,7 @@ from fused_cases import (
     deep_norm_net,
     take,
 )
-from rcad import Criterion, GradientStep, InputError, ProjectedAscent, Term, methods
+from rcad import Criterion, GradientStep, InputError, ProjectedAscent, Term
 from rcad.loss.fused import refusal, third_backward
 from rcad.loss.suggest_alpha import along_adversarial
 from small_nets import CLASSES, PassCounter, assert_same_state, gradients, images, norm_net, smooth_net
@@ -170,23 +170,6 @@ def test_what_looks_on_starts_from_what_it_was_given():
         results.append([moved.tolist(), along_adversarial(forward, x, y, [0.5, 2.0])])
         assert torch.equal(x, images(20, dtype=torch.float64)[0])
     assert results[0] == results[1]
-
-
-def test_one_pass_is_given_the_tensor_itself():
-    inputs = []
-    net, (x, y) = smooth_net(), images()
-    net.register_forward_pre_hook(lambda module, arguments: inputs.append(arguments[0]))
-    Criterion()(net, x, y)
-    methods.confidence_penalty().criterion().backward(net, x, y)
-    assert [tensor.data_ptr() == x.data_ptr() for tensor in inputs] == [True, True]
-
-
-@pytest.mark.parametrize("fused", [False, True])
-def test_a_zero_gradient_is_told_where_the_direction_is_taken_apart(fused):
-    x, y, _ = batch()
-    for name in ("rcad", "adversarial", "two clean terms"):
-        with pytest.warns(UserWarning, match="zero gradient with respect to every input"):
-            take(fused, CASES[name], deaf(), x, y)
 
 
 def test_a_term_that_rests_leaves_the_rest_as_it_is():
