@@ -209,16 +209,6 @@ def test_what_a_subclass_does_with_the_methods_loss_counts(kind, rate, tmp_path)
     same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
 
 
-def test_floating_point_labels_need_a_problem_type(tmp_path):
-    """transformers would take them for yes/no labels."""
-    model, rows = bert(), labelled(soft)
-    made = RCADTrainer(model, arguments(tmp_path), train_dataset=rows, eval_dataset=rows, method=METHOD)
-    for act in (made.train, made.evaluate):
-        with fails_in_one_line("config.problem_type that says what torch.float32 labels are, but got None"):
-            act()
-    assert model.config.problem_type is None
-
-
 class IdsOnly(nn.Module):
     def forward(self, input_ids, labels=None):
         return input_ids.float()
@@ -246,6 +236,7 @@ GPT2 = gpt2("ForSequenceClassification")
         (bert(problem_type=MULTI_LABEL), CRITERION, {}, f'Bernoulli likelihood for problem_type="{MULTI_LABEL}"'),
         (IdsOnly, {}, {}, "expected a model that takes inputs_embeds, which are to move, but IdsOnly"),
         (t5, {"method": "erm"}, {}, "but got T5ForConditionalGeneration, which has an encoder and a decoder"),
+        (bert, {"train_dataset": labelled(soft)}, {}, "config.problem_type that says what torch.float32 labels are"),
         (llama, {"method": None}, {}, 'method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
         (llama, {"embedding_alpha": -1.0}, {}, "expected embedding_alpha to be a finite number >= 0, but got -1.0"),
         (llama, {"method": "erm", "embedding_alpha": 0.5}, {}, "to one part of 'erm', but it belongs to no part"),

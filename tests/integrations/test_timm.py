@@ -138,7 +138,6 @@ test_says_what_was_expected = refusals(
     (lambda: made(JsdCrossEntropy()), "to be a mean cross-entropy .. but got JsdCrossEntropy; use"),
     (lambda: made(BinaryCrossEntropy(pos_weight=ONES)), "but got BinaryCrossEntropy with a pos_weight per class; use"),
     (lambda: made(BinaryCrossEntropy(), "label_smoothing + rcad"), "from the criterion or from .. but got both"),
-    (lambda: made(nn.CrossEntropyLoss(ONES)), "CrossEntropyLoss with class weights; use"),
     (lambda: made(nn.CrossEntropyLoss(reduction="sum")), "to be a mean .. CrossEntropyLoss with reduction='sum'"),
     (lambda: made(model=network(in_chans=1))(X[:, :1], Y), "one number per channel of (6, 1, 32, 32), but got 3; pass"),
     (lambda: rcad_for(network(), "rcad(alpha=0.5)"), "the text of a method goes to RCADTask"),
