@@ -7,7 +7,6 @@ import torch
 
 pytest.importorskip("accelerate")
 
-from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
 from equal import same_parameters
@@ -18,14 +17,6 @@ from small_nets import images, smooth_net
 from workers import in_two
 
 METHOD = "rcad(alpha=0.5, lam=0.3)"
-
-
-def test_states_of_other_settings_and_of_before_are_taken():
-    accelerator = Accelerator(cpu=True)
-    drawing = AccelerateCriterion(accelerator, METHOD, generator=torch.Generator())
-    AccelerateCriterion(accelerator, METHOD).load_state_dict(drawing.state_dict())
-    drawing.load_state_dict({"steps": 3})
-    assert drawing.steps == 3
 
 
 FSDP_1, DEEPSPEED = (

@@ -252,12 +252,6 @@ def test_what_cannot_be_done_is_refused_in_one_line(model, options, changed, say
         RCADTrainer(model if isinstance(model, nn.Module) else model(), args, **{"method": METHOD, **options}).train()
 
 
-def test_an_old_trainer_is_refused(tmp_path, monkeypatch):
-    monkeypatch.delattr(transformers.Trainer, "loss_is_scaled_for_ga")
-    with fails_in_one_line("expected transformers 5.19 or newer", "upgrade it"):
-        RCADTrainer(bert(), arguments(tmp_path), method=METHOD)
-
-
 WORKER = """
 import sys, torch
 from accelerate.state import AcceleratorState, GradientState

@@ -18,13 +18,6 @@ def test_text_value_and_parameters_say_the_same(given):
     assert loss == RCAD(0.7, 0.1).loss
 
 
-def test_a_criterion_is_used_as_it_is():
-    criterion = RCAD(0.7, 0.1)
-    resolved = resolve(criterion, std=None, parameters={"alpha": None}, input_key=None)
-    assert resolved.criterion is criterion
-    assert (resolved.name, resolved.augment) == ("RCAD", ())
-
-
 def test_the_rest_of_a_composition_stays():
     value = as_method("mixup(alpha=0.2) + label_smoothing(eps=0.1) + rcad", {"lam": 0.4})
     expected = compose(methods.mixup(0.2), methods.label_smoothing(0.1), methods.rcad(lam=0.4))

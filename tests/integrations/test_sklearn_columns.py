@@ -114,17 +114,6 @@ test_what_is_no_column_is_refused_in_one_line = refusals(
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_column_that_names_the_rows_is_warned_of():
-    names = pd.DataFrame({"id": [f"row {k}" for k in range(MOST_LEVELS + 1)], "x": np.arange(MOST_LEVELS + 1.0)})
-    y = np.arange(len(names)) % 2
-    model = RCADClassifier(max_iter=1, alpha=0.5)
-    with pytest.warns(UserWarning, match=r"^column 'id' holds 101 different texts in 101 rows") as told:
-        model.fit(names, y)
-    assert told[0].filename == __file__
-    model.fit(pd.concat([names] * 2), np.tile(y, 2))  # half of the rows: each category twice
-
-
-@pytest.mark.filterwarnings("error")
 def test_a_large_sparse_matrix_is_not_made_dense_without_a_word(monkeypatch):
     x, y = WINE
     model = RCADClassifier(max_iter=1)

@@ -224,20 +224,6 @@ def test_a_first_batch_of_one_class_names_the_cure():
     assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_first_batch_without_scales_is_warned_of():
-    x, y = DIABETES
-    flat = x[:50].copy()
-    flat[:, 3] = 0.25
-    flat[:, 4] = 0.0  # zeros and ones have no scale to miss
-    for rows, words in ((x[:9], "it has 9 rows; begin with more$"), (flat, "one value only in column 3; begin")):
-        with pytest.warns(UserWarning, match=rf"^the first batch of partial_fit .* {words}") as told:
-            model = RCADRegressor().partial_fit(rows, y[: len(rows)])
-        assert told[0].filename == __file__
-    model.partial_fit(x[:1], y[:1])  # the scales are there
-    RCADRegressor().partial_fit(x[:50], y[:50])
-
-
 def test_a_batch_need_not_hold_the_class_that_has_a_weight():
     weighted, rest = RCADClassifier(class_weight={0: 2.0}), WINE[1] > 0
     assert weighted.partial_fit(*WINE, classes=CLASSES).partial_fit(WINE[0][rest], WINE[1][rest]).n_iter_ == 2

@@ -81,8 +81,3 @@ def test_an_alpha_measured_on_normalised_images_is_in_their_units():
     for wrong in (RCAD(suggest_alpha(X, Y), 0.1), RCAD(alpha, 0.1, bounds=(0, 1))):
         (message,) = messages(wrong, norm_net(), normalised, Y)
         assert f"look normalised, {IN_PIXELS}" in message
-
-
-def test_eval_mode_is_right_while_validating():
-    with torch.no_grad():
-        assert messages(PLAIN, norm_net().eval(), X, Y) == []

@@ -8,18 +8,7 @@ from torch import nn
 
 from fused_cases import CASES
 from one_line import fails_in_one_line, refusals
-from rcad import (
-    RCAD,
-    Categorical,
-    Criterion,
-    GradientStep,
-    Objective,
-    Term,
-    compose,
-    methods,
-    rcad_loss,
-    suggest_alpha,
-)
+from rcad import RCAD, Categorical, Criterion, GradientStep, Objective, Term, compose, methods, rcad_loss, suggest_alpha
 from small_nets import assert_same_state, images, norm_net, smooth_net
 
 
@@ -37,19 +26,6 @@ def test_function_criterion_objective_method_and_fused_agree(direction, norm):
     method.criterion()(nets[4], x, y).backward()
     for other in nets[1:]:
         assert_same_state(nets[0], other)
-
-
-def test_two_views_of_one_graph_are_not_fused_but_right():
-    _, y = images()
-    codes = torch.randn(7, 6)
-    nets = [nn.Sequential(nn.Linear(6, 192), nn.Unflatten(1, (3, 8, 8)), smooth_net()) for _ in range(2)]
-    nets[1].load_state_dict(nets[0].state_dict())
-    criterion = Criterion(terms=(Term("nll"), Term("raw", view="raw")), units="input")
-    criterion.backward(nets[0][2], nets[0][:2](codes), y)
-    criterion(nets[1][2], nets[1][:2](codes), y).backward()
-    assert_same_state(nets[0], nets[1])
-    (said,) = criterion._logged
-    assert "(two views are part of one larger graph, which the first backward would free)" in said
 
 
 class Keeping(nn.Module):

@@ -35,10 +35,6 @@ class Tokens(nn.Module):
         return self.net(x)
 
 
-def hits(likelihood, output, target):
-    return (output.argmax(1) == target).float()
-
-
 class Skipping(nn.Module):
     """Uses one of its layers at the first pass of a step only, as layers that are dropped at random may be."""
 
@@ -91,7 +87,6 @@ STEPS = {
     "two directions and views": (smoothed, smooth_net),
     "accumulated": (accumulated, smooth_net),
     "learned input": (learned, Tokens),
-    "an accuracy last": (lambda *call: backward(*call, terms=(*TERMS, Term("hits", hits, where=STEP))), smooth_net),
     "a layer unused in the last pass": (backward, Skipping),
     "autograd": (by_autograd, smooth_net),
     "adversarial by autograd": (lambda *call: by_autograd(*call, terms=ADVERSARIAL[:1]), smooth_net),

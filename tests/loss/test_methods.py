@@ -270,16 +270,11 @@ def test_every_pair_composes_or_says_why_not(first, second):
 
 test_conflicts_and_wrong_names_are_named = refusals(
     (compose, "rcad", "mixup", "expected methods to compose, but got 'rcad'; Method.parse reads text"),
-    *(
-        (Method.parse, text, f"expected one method to set the {slot}, but got {first!r} and {second!r}")
-        for text, slot, first, second in (
-            ("label_smoothing + gaussian", "likelihood", "label_smoothing", "gaussian"),
-            ("ls_on_adv + gaussian", "likelihood", "gaussian", "ls_on_adv"),
-            ("erm + mixup + rcad + cutmix", "mix augmentation", "mixup", "cutmix"),
-            ("adversarial_training + rcad_released", "clean loss", "adversarial_training", "rcad_released"),
-            ("ada + me_ada", "growth of the training set", "ada", "me_ada"),
-        )
-    ),
+    (Method.parse, "label_smoothing + gaussian", "to set the likelihood, but got 'label_smoothing' and 'gaussian'"),
+    (Method.parse, "ls_on_adv + gaussian", "to set the likelihood, but got 'gaussian' and 'ls_on_adv'"),
+    (Method.parse, "erm + mixup + rcad + cutmix", "to set the mix augmentation, but got 'mixup' and 'cutmix'"),
+    (Method.parse, "adversarial_training + rcad_released", "to set the clean loss, but got 'adversarial_training' and"),
+    (Method.parse, "ada + me_ada", "expected one method to set the growth of the training set, but got 'ada' and"),
     (Method.parse, "rcad + rcad(alpha=1.0)", "distinct names, but got 'rcad' twice"),
     (lambda: Method(extra=Term("mine")), "expected extra to be a tuple, but got the term 'mine' alone; write (term,)"),
     (lambda: compose(), "at least one method"),

@@ -193,13 +193,10 @@ def test_it_nests_and_restores_after_an_exception(error):
 
 
 def test_layers_in_eval_mode_and_without_averages_are_left_alone():
-    net, (x, _) = norm_net(), images()
-    net(x)
+    net, (x, _), bare = norm_net(), images(), nn.BatchNorm2d(3, track_running_stats=False)
     expected = net.eval()(x)
-    with frozen_batch_stats(net):
+    with frozen_batch_stats(nn.Sequential(net, bare)):
         assert torch.equal(net(x), expected)
-    bare = nn.BatchNorm2d(3, track_running_stats=False)
-    with frozen_batch_stats(bare):
         bare(x)
     assert not bare.track_running_stats
 

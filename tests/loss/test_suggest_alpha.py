@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from one_line import fails_in_one_line, refusals
-from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, InputError, methods, rcad_loss, suggest_alpha
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, methods, rcad_loss, suggest_alpha
 from rcad.loss.suggest_alpha import BATCHES, along_adversarial, flip_distance, nearest_other_class
 from small_nets import CLASSES, images, left_alone, norm_net, smooth_net, soft
 from workers import in_two
@@ -114,6 +114,18 @@ def four_digits(value):
     return float(f"{value:.4g}")
 
 
+def test_what_tells_nothing_about_alpha_is_not_looked_at():
+    (x, y), net, criterion = images(12), smooth_net(), RCAD()
+    with torch.no_grad():
+        criterion(net, 3 * x, y)  # validation
+    assert list(criterion.losses(net, x, torch.zeros_like(y)).parts) == ["nll"], "one class: the term rests"
+    assert (criterion.alpha, criterion.lam) == ("auto", 0.1)
+    loss = RCAD()(net, x, y)
+    torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=four_digits(suggest_alpha(x, y)), lam=0.1))
+    with fails_in_one_line("expected the first 16 batches to differ in their labels"):
+        taught(RCAD(), [(x, torch.zeros_like(y))] * BATCHES)
+
+
 @pytest.mark.parametrize("count", [1, 3, 4, BATCHES, BATCHES + 3])
 def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_two(count, caplog):
     criterion, loader = RCAD(), batches(count)
@@ -129,29 +141,6 @@ def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_t
     assert last == [fixed] * criterion.settled
 
 
-def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at():
-    (x, y), net, criterion = images(12), smooth_net(), RCAD()
-    with torch.no_grad():
-        criterion(net, 3 * x, y)
-    assert (criterion.alpha, criterion.lam) == ("auto", 0.1)
-    loss = criterion(net, x, y)
-    torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=criterion.alpha, lam=0.1))
-
-
-def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests():
-    criterion, (x, y) = RCAD(), images(6)
-    net = smooth_net()
-    assert list(criterion.losses(net, x, torch.zeros_like(y)).parts) == ["nll"]
-    assert list(criterion.losses(net, x[:1], y[:1] * 0 + 1).parts) == ["nll", "rcad"]
-    with pytest.raises(InputError, match="expected the first 16 batches to differ in their labels"):
-        taught(RCAD(), [(x, torch.zeros_like(y))] * BATCHES)
-
-
-class Named(nn.Sequential):
-    def forward(self, pixels):
-        return super().forward(pixels)
-
-
 X, Y = images(9)
 STD, GAUSSIAN = (0.2, 0.5, 0.25), {"likelihood": Gaussian()}
 NORMALISED = (X - 0.5) / torch.tensor(STD).view(1, 3, 1, 1)
@@ -162,7 +151,6 @@ SIZELESS = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2 *
 MEASURED = {
     "soft labels": ({}, smooth_net(), [(X, soft(Y))], suggest_alpha(X, soft(Y).argmax(1))),
     "yes or no": ({"likelihood": Bernoulli()}, smooth_net(), [(X, one_hot(Y, CLASSES).float())], suggest_alpha(X, Y)),
-    "a mapping": ({}, Named(*smooth_net()), [({"pixels": X}, Y)], suggest_alpha(X, Y)),
     "normalised images": ({"mean": (0.5,), "std": STD}, smooth_net(), [(NORMALISED, Y)], suggest_alpha(X, Y)),
     "shapes that change": ({}, SIZELESS, [(X, Y), (torch.rand(6, 3, 5, 5), Y[:6])], suggest_alpha(X, Y)),
     "twins of another class": ({}, nn.Linear(1, 2), [TWINS], 1.0),
@@ -202,18 +190,6 @@ def test_what_was_measured_is_saved_and_goes_on():
     fixed = RCAD(2.0)
     fixed.load_state_dict(first.state_dict())
     assert (fixed.alpha, fixed.loss.terms[1].where.alpha, fixed.state_dict()["alpha"]) == (2.0, 2.0, None)
-
-
-def test_who_gives_a_number_is_warned_once_where_it_is_far_below(caplog):
-    x, y = images(20)
-    measured = suggest_alpha(x, y)
-    taught(RCAD(alpha=0.1, lam=0.1), [(x, y)] * 3)
-    (record,) = (record for record in caplog.records if record.levelno == logging.WARNING)
-    assert f"alpha=0.1 is far below {measured:.3g}, half the median distance" in record.message
-    caplog.clear()
-    for unheard in (RCAD(0.3 * measured, 0.1), RCAD(0.1, 0.1, norm="raw"), methods.rcad(0.1).criterion()):
-        taught(unheard, [(x, y)])
-    assert not caplog.records
 
 
 test_where_nothing_can_be_remembered_a_number_is_asked_for = refusals(
