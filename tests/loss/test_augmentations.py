@@ -98,13 +98,6 @@ def test_the_blend_is_beta_distributed(alpha):
     assert 0.45 < beta(1e-4, torch.empty(5_000), seeded()).mean() < 0.55
 
 
-def test_steps_apply_in_order():
-    (x, y), draw = images(), seeded(4)
-    by_hand = Mixup()(Flip()(x, y, generator=draw)[0], y, classes=CLASSES, generator=draw)
-    ours = augment([Flip(), Mixup()], x, y, classes=CLASSES, generator=seeded(4))
-    assert all(map(torch.equal, ours, by_hand))
-
-
 def small_net():
     torch.manual_seed(0)
     return build("small_cnn", num_outputs=CLASSES, in_shape=(3, 8, 8), width=4, norm="batch")

@@ -2,7 +2,6 @@
 
 import pickle
 import warnings
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from small_nets import images, norm_net, smooth_net
 X, Y = images()
 TABLE, REAL = torch.randn(32, 4), 100 * torch.randn(32)
 TOKENS, TAGS = torch.rand(5, 3, 4), torch.randint(3, (5, 3))
-Make = Callable[[], nn.Module]
 
 
 def messages(criterion, net, x, y, times=1):
@@ -61,7 +59,6 @@ def test_a_mistake_warns_once_for_each_model(name):
     [
         (PLAIN, norm_net, X, Y),
         (RCAD(0.5, 0.1, std=(0.2,) * 3), norm_net, 5 * X - 2.5, Y),
-        (RCAD(0.5, 0.1, units="input"), norm_net, 5 * X - 2.5, Y),
         (RCAD(), norm_net, 5 * X - 2.5, Y),  # alpha is measured in their units
         (PLAIN, lambda: nn.Linear(4, 3), 5 * TABLE, torch.randint(3, (32,))),  # a table is no image
         (RCAD(0.3, 0.3, likelihood=Gaussian.fit(REAL)), lambda: nn.Linear(4, 2), TABLE, REAL),

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 
 from fused_cases import CASES
 from one_line import fails_in_one_line, refusals
@@ -26,18 +25,6 @@ def test_function_criterion_objective_method_and_fused_agree(direction, norm):
     method.criterion()(nets[4], x, y).backward()
     for other in nets[1:]:
         assert_same_state(nets[0], other)
-
-
-class Keeping(nn.Module):
-    """Makes its weight once, for all passes."""
-
-    def __init__(self):
-        super().__init__()
-        self.raw, self.made = nn.Parameter(torch.randn(192, 5)), None
-
-    def forward(self, x):
-        self.made = self.raw.tanh() if self.made is None else self.made
-        return x.flatten(1) @ self.made
 
 
 def test_an_optimizer_that_steps_in_the_backward_sees_the_whole_gradient():
@@ -78,7 +65,6 @@ test_wrong_calls_are_named = refusals(
     (lambda: PLAIN(NET, X, Y, foo=1), "expected an option to be one of weight, raw, raw_target, but got 'foo'"),
     (lambda: PLAIN.load_state_dict({}), "expected the criterion's state.step to be of type int, but got None"),
     (lambda: RANDOM(NET, X, Y, generator=0), "expected the generator to be a torch.Generator, but got 0"),
-    (lambda: PLAIN.backward(Keeping(), X, Y), "such as a weight that the model keeps; use criterion(model, x, y)"),
     (torch.no_grad()(lambda: PLAIN.backward(NET, X, Y)), "backward() was called under no_grad"),
 )
 

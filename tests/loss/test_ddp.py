@@ -1,12 +1,10 @@
 """Two gloo processes: each sees half of the batch, both end with the gradients of the whole, exchanged once."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fused_cases import NLL, PLAIN, RCAD, STEP
@@ -78,7 +76,6 @@ def accumulated(model, x, y, part):
 
 
 ADVERSARIAL = (Term("adv", where=STEP), Term("moved", where=RandomStep(0.0)))
-Step = Callable[[Any, Tensor, Tensor, slice], None]
 STEPS = {
     "rcad": (backward, smooth_net),
     "sample weights": (lambda *call: backward(*call, weight=WEIGHT[call[-1]]), smooth_net),

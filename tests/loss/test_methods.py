@@ -11,7 +11,6 @@ from torch import nn
 
 from one_line import fails_in_one_line, refusals
 from rcad import METHODS, Method, Term, augment, compose, method, methods
-from rcad.errors import html_table
 from rcad.loss.methods import SLOTS
 from rederived import REDERIVED, rcad
 from small_nets import (
@@ -227,13 +226,6 @@ def test_a_method_prints_compares_hashes_and_saves_itself(name):
     assert Method.from_dict(plain) == value
     assert Method.parse(str(value)) == Method.parse(name) == value
     assert value.name == name
-
-
-def test_its_parts_are_shown():
-    term = Term("mine", lambda likelihood, output, target: output[:, 0], weight=0.5)
-    value = compose(methods.erm(), methods.mixup(alpha=0.3), Method(extra=(term,)))
-    assert repr(value) == "erm() + mixup(alpha=0.3) + Method(mine: weight=0.5)"
-    assert value._repr_html_() == html_table({"erm": "no parameters", "mixup": "alpha = 0.3", "mine": "weight = 0.5"})
 
 
 def test_the_methods_are_one_module_under_both_names():

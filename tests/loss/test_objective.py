@@ -146,7 +146,6 @@ test_wrong_batches_and_options_are_named_in_one_sentence = refusals(
     (X, Y, {"weight": torch.ones(3)}, "expected sample weights of shape (7,), but got (3,)"),
     (X, Y, {"weight": torch.arange(-1.0, 6.0)}, "expected finite sample weights >= 0, but got -1 to 5"),
     ({"b": X}, Y, {}, {"input_key": "a"}, "expected a tensor under the key 'a', but got the keys b"),
-    ({"b": X}, Y, {}, {"mask_key": "m"}, "expected a mask under the key 'm'"),
     (X, Y, {}, {"units": "pixel"}, "expected units to be one of pixels, input"),
     (X, Y, {}, {"likelihood": Categorical}, "such as Categorical(), but got <class"),
     of=lambda x, y, call={}, options={}: Objective(smooth_net(), terms=RCAD_TERMS, **options)(x, y, **call),
