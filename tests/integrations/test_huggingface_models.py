@@ -151,12 +151,11 @@ def written_out(model):
 @pytest.mark.parametrize(("make", "checkpointing"), [(llama, False), (llama, True), (gpt2, False)])
 def test_one_flag_equals_a_loop_written_out(make, checkpointing, tmp_path):
     ours, plain, erm = make(), make().train(), make()
-    made = train(ours, tmp_path, changed={"gradient_checkpointing": checkpointing})
+    train(ours, tmp_path, changed={"gradient_checkpointing": checkpointing})
     written_out(plain)
     train(erm, tmp_path, method="erm", embedding_alpha=None)
     same_parameters(ours, plain, **NEAR)
     assert moved(ours, erm) > 1e-3
-    assert made.resolved.criterion.loss.terms[1].where.alpha == pytest.approx(ALPHA * unit_of(make()))
 
 
 @pytest.mark.parametrize("method", [METHOD, "rcad_random(lam=0.0)", f"rcad(lam={LAM}, steps=2)"])

@@ -13,9 +13,7 @@ import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -88,7 +86,6 @@ def test_a_method_of_ones_own_is_named_as_in_a_command(tmp_path, monkeypatch):
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
     ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
-    ({"method": "ls_on_adv(alpha=auto)"}, "alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls"),
     ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
     ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
     ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .. alpha=2 "),
@@ -106,7 +103,6 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
     ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
-    ({"class_weight": {0: 0, 1: 0}}, "expected at least 2 classes in the rows of weight above zero, but got 1 class"),
     ({"class_weight": "balanced"}, LABELS, "expected class_weight=None for several labels"),
     ({"method": "label_smoothing + rcad"}, LABELS, "a method for several yes/no labels each, but got 'label_smoothing"),
     ({"method": "label_smoothing"}, DIABETES, "expected class labels for the method 'label_smoothing', but got regr"),
@@ -157,12 +153,12 @@ def test_parts_of_a_fit_are_one_long_fit(kind, data):
     assert whole.fit(*data).n_iter_ == 4  # which begins anew
 
 
-def test_early_stopping_keeps_the_best_epoch():
+def test_early_stopping_keeps_the_best_epoch(capsys):
     x, y = DIABETES
-    model = RCADRegressor("erm", max_iter=500, early_stopping=True, n_iter_no_change=5, random_state=0)
+    model = RCADRegressor("erm", max_iter=500, early_stopping=True, n_iter_no_change=5, random_state=0, verbose=True)
     model.set_params(learning_rate=0.01).fit(x, y)
     scores = model.validation_scores_
-    assert model.n_iter_ == len(scores) < 500
+    assert model.n_iter_ == len(scores) == capsys.readouterr().out.count("held-out log-likelihood") < 500
     best = int(np.argmax(scores))
     assert len(scores) - 1 - best >= 5 or len(scores) - 1 - best == 0
     again = clone(model).set_params(max_iter=best + 1).fit(x, y)
@@ -195,15 +191,6 @@ def test_the_module_is_the_model():
     assert model.score(*WINE) > 0.9
 
 
-def test_in_a_pipeline_and_a_grid():
-    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), short())
-    grid = {"rcadclassifier__lam": [0.0, 0.5], "rcadclassifier__method": ["rcad", methods.rcad_random(1.0, 0.1)]}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss", error_score="raise").fit(*WINE)
-    assert len(set(search.cv_results_["mean_test_score"])) > 1
-    assert search.score(*WINE) > -0.7
-    assert search.best_estimator_[-1].feature_names_in_.shape == (13,)
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_several_labels_come_back_as_from_scikit_learns_own():
     x, y = LABELS
@@ -220,10 +207,6 @@ def test_several_labels_come_back_as_from_scikit_learns_own():
     # alpha is measured between rows with different labels.
     sets = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
     assert ours.alpha_ == pytest.approx(suggest_alpha((x - x.mean(0)) / x.std(0), sets), abs=1e-4)
-    stream = RCADClassifier(random_state=0)
-    for part in range(4):
-        stream.partial_fit(x[part::4], y[part::4], classes=[0, 1, 2])
-    assert stream.predict(x).shape == y.shape
 
 
 def test_several_reals_have_their_own_units():

@@ -188,19 +188,6 @@ def over(name, **changed):
     return made(type("Mine", (RCADNetMixin, overriding(name)), {}), criterion=nn.CrossEntropyLoss, **changed)
 
 
-def test_steps_of_ones_own_around_the_methods_are_used():
-    noted = []
-
-    def noting(self, batch, **fit_params):
-        noted.append(batch)
-        return RCADNetClassifier.train_step_single(self, batch, **fit_params)
-
-    plain = made().fit(X, Y)
-    for net in (made(overriding("train_step_single", RCADNetClassifier, noting)), over("train_step")):
-        same_parameters(net.fit(X, Y).module_, plain.module_)
-    assert len(noted) == 12
-
-
 test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (lambda: over("get_loss"), "expected skorch's own get_loss, whose place the method takes in training, but got"),
     (lambda: made(overriding("get_loss", RCADNetClassifier)), "but got Own.get_loss; accumulate with accumulate="),
@@ -214,7 +201,6 @@ test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (lambda: made(accumulate=2, optimizer=torch.optim.LBFGS), "without a closure for accumulate, but got LBFGS"),
     (lambda: made(criterion__weight=torch.ones(CLASSES)), "a weight; pass method=rcad.RCAD(..., likelihood=rcad."),
     (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
-    (lambda: made(criterion__label_smoothing=0.1), "label_smoothing=0.1; put label_smoothing(eps=...) into"),
     (lambda: made(MeanNet, flat), "use RCADNetRegressor"),
     (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
     (made, {"extra": X}, "expected X to be a dict with extra in it"),

@@ -42,20 +42,6 @@ def batches(count=4, size=6):
     ]
 
 
-def trained(task, data=None):
-    optimizer = sgd(task.get_trainable_module(), lr=0.05)
-    task.train()
-    for input, target in batches() if data is None else data:
-        optimizer.zero_grad()
-        task(input, target)["loss"].backward()
-        optimizer.step()
-
-
-def trained_plainly(criterion, data=None, net=None):
-    net = network() if net is None else net
-    return plain_loop(net, criterion, batches() if data is None else data, sgd(net, lr=0.05), fused=False)
-
-
 def test_a_criterion_for_one_s_own_script():
     assert rcad_for(network(), 0.5, 0.1).loss == RCAD(0.5, 0.1, mean=MEAN, std=STD).loss
     assert rcad_for(network()).asked == RCAD(mean=MEAN, std=STD).asked
@@ -82,11 +68,17 @@ def test_the_script_s_loss_is_rcad_with_its_likelihood(loss, likelihood):
     if likelihood is CATEGORICAL:
         mixer = Mixup(mixup_alpha=0.8, cutmix_alpha=1.0, label_smoothing=0.1, num_classes=CLASSES)
         data = [mixer(x.clone(), y) for x, y in data]
-    trained(task := made(loss, RCAD_TEXT), data)
+    task, net = made(loss, RCAD_TEXT).train(), network()
+    optimizer = sgd(task.get_trainable_module(), lr=0.05)
+    for x, y in data:
+        optimizer.zero_grad()
+        task(x, y)["loss"].backward()
+        optimizer.step()
     if likelihood == Bernoulli():
         data = [(x, nn.functional.one_hot(y, CLASSES).float()) for x, y in data]
     criterion = RCAD(0.5, 0.1, mean=MEAN, std=STD, likelihood=likelihood)
-    same_parameters(task.get_trainable_module(), trained_plainly(criterion, data))
+    expected = plain_loop(net, criterion, data, sgd(net, lr=0.05), fused=False)
+    same_parameters(task.get_trainable_module(), expected)
 
 
 BCE = [
@@ -124,13 +116,6 @@ def test_in_eval_mode_the_loss_is_the_plain_one():
     assert result.keys() == expected.keys() == {"loss", "output"}
     torch.testing.assert_close(result, expected)
     assert ours.batches == 0
-
-
-def test_a_criterion_brings_its_own_settings_and_an_old_checkpoint_none():
-    x, y = batches()[0]
-    task = made(method=RCAD(0.5, 0.1, units="input"))
-    task.load_task_state(None)
-    assert torch.equal(task(x, y)["loss"], RCAD(0.5, 0.1, units="input")(network(), x, y))
 
 
 (X, Y), ONES = batches()[0], torch.ones(CLASSES)
