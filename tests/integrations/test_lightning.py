@@ -168,7 +168,6 @@ test_says_what_was_expected = refusals(
     (lambda: split({"image": X, "label": Y}), "expected keys=(input, target) for batches that are mappings of image,"),
     (lambda: split({"image": X}, ("image", "y")), "expected a batch with 'image' and 'y', but got image"),
     (lambda: split((X, Y, Y)), "but got a tuple of 3; .. such as (0, 2) for the first and the third"),
-    (lambda: RCADCallback(RCAD_TEXT, keys="xy"), "expected keys as (input, target), but got 'xy'"),
     (lambda: fit(Manual(), RCADCallback(RCAD_TEXT)), "but Manual steps its optimizer itself; use RCADMixin"),
     (lambda: fit(type("Forgetful", (Automatic,), {"use_method": lambda *given: None})()), "expected self.use_method("),
     (lambda: RCADCallback("rcad", log=True), 'expected log to be a name such as "rcad", or None, but got True'),

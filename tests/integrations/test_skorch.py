@@ -11,7 +11,7 @@ from torch import nn
 pytest.importorskip("skorch")
 
 from sklearn.model_selection import GridSearchCV
-from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
+from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier
 from skorch.callbacks import GradientNormClipping
 from skorch.helper import predefined_split
 
@@ -35,9 +35,8 @@ def flat(*last, outputs=2):
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs), *last)
 
 
-ProbabilityNet, BinaryNet, MeanNet = (
-    type("Mixed", (RCADNetMixin, kind), {})
-    for kind in (NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
+ProbabilityNet, BinaryNet = (
+    type("Mixed", (RCADNetMixin, kind), {}) for kind in (NeuralNetClassifier, NeuralNetBinaryClassifier)
 )
 
 
@@ -201,7 +200,6 @@ test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (lambda: made(accumulate=2, optimizer=torch.optim.LBFGS), "without a closure for accumulate, but got LBFGS"),
     (lambda: made(criterion__weight=torch.ones(CLASSES)), "a weight; pass method=rcad.RCAD(..., likelihood=rcad."),
     (lambda: made(method=RCAD(0.1, 0.1), lam=0.2), "expected a Criterion to be given by itself"),
-    (lambda: made(MeanNet, flat), "use RCADNetRegressor"),
     (lambda: made(criterion=nn.HuberLoss), "but got HuberLoss; pass method="),
     (made, {"extra": X}, "expected X to be a dict with extra in it"),
     of=lambda net, more=None: net().fit(X, Y, **(more or {})),

@@ -169,6 +169,7 @@ test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Categorical(weight=(1.0, 2.0)).check_shapes(LOGITS, LABELS), "expected 5 class weights"),
     (lambda: Categorical().check_values(LOGITS, SOFT + torch.tensor([-0.5, 0.5, 0, 0, 0])), "smallest entry"),
     (lambda: Categorical().check_values(LOGITS, 1.5 * SOFT), "sum to 1"),
+    (lambda: Categorical().check_values(LOGITS, SOFT / 0 * 0), "but got a smallest entry of nan"),
     (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
     (lambda: Gaussian().check_values(LOGITS[:, :2], LOGITS[:, 0] / 0), "finite targets"),
     (lambda: Bernoulli().check_shapes(LOGITS, LABELS), "like the prediction"),

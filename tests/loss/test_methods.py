@@ -228,6 +228,11 @@ def test_a_method_prints_compares_hashes_and_saves_itself(name):
     assert value.name == name
 
 
+def test_terms_of_ones_own_are_shown():
+    value = compose(methods.erm(), methods.mixup(alpha=0.3), Method(extra=(Term("mine", weight=0.5),)))
+    assert repr(value) == "erm() + mixup(alpha=0.3) + Method(mine: weight=0.5)"
+
+
 def test_the_methods_are_one_module_under_both_names():
     assert importlib.import_module("rcad.methods") is methods is importlib.import_module("rcad.loss.methods")
     assert all(getattr(methods, name) is METHODS[name] for name in METHODS)

@@ -145,6 +145,7 @@ test_wrong_batches_and_options_are_named_in_one_sentence = refusals(
     (X, torch.full((7, 4), 0.25), "expected integer labels of shape (7,) or probabilities of shape (7, 5)"),
     (X, Y, {"weight": torch.ones(3)}, "expected sample weights of shape (7,), but got (3,)"),
     (X, Y, {"weight": torch.arange(-1.0, 6.0)}, "expected finite sample weights >= 0, but got -1 to 5"),
+    (X, Y, {"weight": torch.ones(7) / 0}, "expected finite sample weights >= 0, but got inf to inf"),
     ({"b": X}, Y, {}, {"input_key": "a"}, "expected a tensor under the key 'a', but got the keys b"),
     (X, Y, {}, {"units": "pixel"}, "expected units to be one of pixels, input"),
     (X, Y, {}, {"likelihood": Categorical}, "such as Categorical(), but got <class"),
