@@ -7,7 +7,6 @@ import torch
 
 pytest.importorskip("accelerate")
 
-from accelerate import Accelerator
 from accelerate.utils import DistributedType
 
 from equal import same_parameters
@@ -15,17 +14,9 @@ from one_line import refusals
 from rcad import RCAD
 from rcad.integrations.accelerate import AccelerateCriterion
 from small_nets import images, smooth_net
-from workers import in_bf16, in_two
+from workers import in_two
 
 METHOD = "rcad(alpha=0.5, lam=0.3)"
-
-
-def test_states_of_other_settings_and_of_before_are_taken():
-    accelerator = Accelerator(cpu=True)
-    drawing = AccelerateCriterion(accelerator, METHOD, generator=torch.Generator())
-    AccelerateCriterion(accelerator, METHOD).load_state_dict(drawing.state_dict())
-    drawing.load_state_dict({"steps": 3})
-    assert drawing.steps == 3
 
 
 FSDP_1, DEEPSPEED = (
@@ -42,46 +33,34 @@ test_what_cannot_be_done_is_refused_in_one_line = refusals(
 WORKER = """
 import sys, torch
 from accelerate import Accelerator
-from rcad import RCAD, InputError
+from rcad import InputError
 from rcad.integrations.accelerate import AccelerateCriterion
 from sharding import FSDPModule, gathered, sharded
-from small_nets import images, norm_net, smooth_net
+from small_nets import images, smooth_net
 kind, out, rank = sys.argv[1:]
 x, y = images(24)
-if kind == "bf16":
-    ours, plain = norm_net(), norm_net()
-    accelerator = Accelerator(cpu=True, mixed_precision="bf16")
-    criterion, seen = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.3)"), []
-    ours[0].register_forward_hook(lambda module, args, output: seen.append(output.dtype))
-    criterion.backward(accelerator.prepare(ours), x, y)
-    assert seen == [torch.bfloat16] * 2, seen
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        RCAD(0.5, 0.3).backward(plain, x, y)
-    for p, q in zip(ours.parameters(), plain.parameters()):
-        torch.testing.assert_close(p.grad, q.grad, rtol=0, atol=0)
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+if kind == "fsdp2":
+    sharded(accelerator)
+criterion, net = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.3)"), smooth_net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+model, optimizer = accelerator.prepare(net, optimizer)
+wrapper = FSDPModule if kind == "fsdp2" else torch.nn.parallel.DistributedDataParallel
+assert isinstance(model, wrapper), type(model)
+for half in torch.arange(24).view(2, 2, 6)[int(rank)]:
+    with accelerator.accumulate(model):
+        criterion.backward(model, x[half], y[half])
+        optimizer.step()
+        optimizer.zero_grad()
+torch.save(gathered(net), f"{out}/{rank}.pt")
+try:
+    if kind == "ddp":
+        criterion.backward(torch.compile(model, backend="eager"), x, y)
+except InputError as error:
+    assert "compiled before DistributedDataParallel" in str(error)
 else:
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    if kind == "fsdp2":
-        sharded(accelerator)
-    criterion, net = AccelerateCriterion(accelerator, "rcad(alpha=0.5, lam=0.3)"), smooth_net()
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    model, optimizer = accelerator.prepare(net, optimizer)
-    wrapper = FSDPModule if kind == "fsdp2" else torch.nn.parallel.DistributedDataParallel
-    assert isinstance(model, wrapper), type(model)
-    for half in torch.arange(24).view(2, 2, 6)[int(rank)]:
-        with accelerator.accumulate(model):
-            criterion.backward(model, x[half], y[half])
-            optimizer.step()
-            optimizer.zero_grad()
-    torch.save(gathered(net), f"{out}/{rank}.pt")
-    try:
-        if kind == "ddp":
-            criterion.backward(torch.compile(model, backend="eager"), x, y)
-    except InputError as error:
-        assert "compiled before DistributedDataParallel" in str(error)
-    else:
-        assert kind == "fsdp2", "a compiled wrapper was not refused"
-    accelerator.end_training()
+    assert kind == "fsdp2", "a compiled wrapper was not refused"
+accelerator.end_training()
 """
 
 
@@ -96,8 +75,3 @@ def test_two_processes_equal_one(kind, tmp_path):
         together = smooth_net()
         together.load_state_dict(torch.load(tmp_path / f"{rank}.pt", weights_only=True))
         same_parameters(alone, together, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_bf16_is_the_accelerators_autocast(tmp_path):
-    in_bf16(WORKER, "bf16", tmp_path, 0)

@@ -13,7 +13,7 @@ from transformers import DataCollatorWithFlattening
 from equal import moved, plain_loop, same_parameters, sgd
 from one_line import fails_in_one_line
 from rcad import RCAD, InputError, suggest_alpha
-from rcad.integrations.embeddings import Packs, embedding_distance, has_tokens
+from rcad.integrations.embeddings import embedding_distance, has_tokens
 from rcad.integrations.huggingface import RCADTrainer
 from tiny_transformers import LABELS, arguments, bert, collated, gpt2, llama, pictures, sentences, trained, vit
 
@@ -31,6 +31,9 @@ def core_loop(model, rows, criterion):
     return plain_loop(model.train(), criterion, pairs, sgd(model, momentum=0.0))
 
 
+IN_PIXELS = "rcad(alpha=1.0, lam=0.3)"
+
+
 @pytest.mark.parametrize(
     ("made", "options", "scales"),
     [
@@ -42,41 +45,30 @@ def core_loop(model, rows, criterion):
 )
 def test_alpha_is_in_pixels_where_a_processor_normalised(made, options, scales, tmp_path):
     rows = pictures(mean=0.5, std=0.25) if scales else pictures()
-    trained(ours := vit(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)", processing_class=made, **options)
+    trained(ours := vit(), tmp_path, rows, IN_PIXELS, processing_class=made, **options)
     assert moved(ours, vit()) > 0.01
     same_parameters(ours, core_loop(vit(), rows, RCAD(1.0, 0.3, **scales)))
-
-
-def test_a_method_with_two_views_sees_the_images_before_augmentation(tmp_path):
-    model, seen, before = vit(), [], collated(pictures(4))["pixel_values"]
-    model.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["pixel_values"].detach().clone()), with_kwargs=True
-    )
-    trained(model, tmp_path, pictures(4), "cutout(length=4) + two_views", changed={"num_train_epochs": 1})
-    assert [torch.equal(pixels, before) for pixels in seen[:2]] == [False, True]
 
 
 @pytest.mark.parametrize("best", [False, True])
 def test_a_checkpoint_under_other_names_is_loaded_whole(best, tmp_path):
     """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""
-    method, settings = "rcad(alpha=1.0, lam=0.3)", {"save_strategy": "epoch", "eval_strategy": "epoch"}
-    settings |= {"load_best_model_at_end": best, "metric_for_best_model": "eval_loss", "greater_is_better": False}
-
-    def made(**changed):
-        sets = {"train_dataset": pictures(), "eval_dataset": pictures()}
-        return RCADTrainer(vit(), arguments(tmp_path, **{**settings, **changed}), **sets, method=method)
-
-    first = made()
+    settings = {"save_strategy": "epoch", "eval_strategy": "epoch", "load_best_model_at_end": best}
+    settings |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
+    first, again = (
+        RCADTrainer(
+            vit(), arguments(tmp_path, **settings), train_dataset=pictures(), eval_dataset=pictures(), method=IN_PIXELS
+        )
+        for _ in range(2)
+    )
     first.train()
     names = safetensors.torch.load_file(tmp_path / "checkpoint-3" / "model.safetensors").keys()
     assert not set(names) >= set(first.model.state_dict()), "the names are now the model's: this test has no object"
     if best:
         assert str(first.state.best_model_checkpoint).endswith("checkpoint-3"), "not the last: it must be loaded"
         kept = transformers.ViTForImageClassification.from_pretrained(first.state.best_model_checkpoint)
-        assert moved(kept, vit()) > 0.01
         same_parameters(first.model, kept)
     else:
-        again = made()
         again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
         same_parameters(first.model, again.model)
 
@@ -106,17 +98,14 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path):
     waves = torch.randn(12, 96, generator=torch.Generator().manual_seed(0))
     rows = [{"input_values": wave, "labels": torch.tensor(i % LABELS)} for i, wave in enumerate(waves)]
     with fails_in_one_line("call model.freeze_feature_encoder() first"):
-        trained(audio(), tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
-    ours, erm, seen = audio(), audio(), []
-    for model in (ours, erm):
-        model.freeze_feature_encoder()
+        trained(audio(), tmp_path, rows, IN_PIXELS)
+    ours, seen = audio(), []
+    ours.freeze_feature_encoder()
     ours.register_forward_pre_hook(
         lambda _, args, kwargs: seen.append(kwargs["input_values"].detach()), with_kwargs=True
     )
-    trained(ours, tmp_path, rows, "rcad(alpha=1.0, lam=0.3)")
-    trained(erm, tmp_path, rows, "erm")
+    trained(ours, tmp_path, rows, IN_PIXELS)
     torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
-    assert moved(ours, erm) > 1e-4
 
 
 ALPHA, LAM = 0.5, 0.3
@@ -125,8 +114,7 @@ NEAR = {"rtol": 1e-4, "atol": 1e-6}
 
 
 def train(model, folder, rows=None, **options):
-    if "trainer" not in options:
-        options = {"method": METHOD, "embedding_alpha": ALPHA, **options}
+    options = {"method": METHOD, "embedding_alpha": ALPHA, **options}
     return trained(model, folder, sentences() if rows is None else rows, **options)
 
 
@@ -163,12 +151,11 @@ def written_out(model):
 @pytest.mark.parametrize(("make", "checkpointing"), [(llama, False), (llama, True), (gpt2, False)])
 def test_one_flag_equals_a_loop_written_out(make, checkpointing, tmp_path):
     ours, plain, erm = make(), make().train(), make()
-    made = train(ours, tmp_path, changed={"gradient_checkpointing": checkpointing})
+    train(ours, tmp_path, changed={"gradient_checkpointing": checkpointing})
     written_out(plain)
     train(erm, tmp_path, method="erm", embedding_alpha=None)
     same_parameters(ours, plain, **NEAR)
     assert moved(ours, erm) > 1e-3
-    assert made.resolved.criterion.loss.terms[1].where.alpha == pytest.approx(ALPHA * unit_of(make()))
 
 
 @pytest.mark.parametrize("method", [METHOD, "rcad_random(lam=0.0)", f"rcad(lam={LAM}, steps=2)"])
@@ -181,24 +168,6 @@ def test_packed_sequences_are_those_of_a_padded_batch(method, tmp_path):
     train(padded, tmp_path, method=method)
     assert moved(packed, llama()) > 1e-2
     same_parameters(packed, padded, **NEAR)
-
-
-def test_a_packed_row_takes_two_backwards_and_a_batch_of_rows_three(tmp_path):
-    """The tokens of one row need no weights, so that its clean backward is the direction as well."""
-    for packed, backwards in ((True, 2), (False, 3)):
-        model, seen = llama(), []
-        model.lm_head.register_full_backward_hook(lambda *call, seen=seen: seen.append(1))
-        options = {"data_collator": DataCollatorWithFlattening()} if packed else {}
-        train(model, tmp_path, sentences(4, padded=not packed), **options, changed={"num_train_epochs": 1})
-        assert len(seen) == backwards
-
-
-def test_rows_that_are_one_sequence_each_are_left_as_they_are():
-    packs = Packs()
-    for positions in (None, torch.arange(6).expand(2, 6), torch.arange(3, 9)[None]):
-        packs.find(torch.tensor([[0, 1, 2, 0, 1, 0]]))
-        packs.find(positions)
-        assert packs.places is None
 
 
 @pytest.mark.filterwarnings("error::UserWarning:rcad.*")
@@ -235,16 +204,14 @@ def test_lora_equals_a_loop_written_out(checkpointing, tmp_path):
 
 
 def test_alpha_in_units_of_the_embeddings(tmp_path):
-    for make, alpha in ((llama, "auto"), (bert, 0.5)):  # texts to classify have the flag as well
-        made = RCADTrainer(make(), arguments(tmp_path), embedding_alpha=alpha)
-        assert made.resolved.criterion.loss.terms[1].where.alpha == embedding_distance(make(), alpha)
+    made = RCADTrainer(bert(), arguments(tmp_path), embedding_alpha="auto")  # texts to classify have the flag as well
+    assert made.resolved.criterion.loss.terms[1].where.alpha == embedding_distance(bert(), "auto")
     model = llama()
     rows = model.get_input_embeddings().weight.detach()
     rows[0] = 0.0  # padding says nothing
     assert embedding_distance(model, 2.0) == pytest.approx(2 * float(rows[1:].norm(dim=1).mean()))
     measured = embedding_distance(model, "auto")
     assert measured == pytest.approx(suggest_alpha(rows, torch.arange(len(rows))))
-    assert 0.1 < measured / embedding_distance(model, 1.0) < 1.5
     rows.zero_()
     with pytest.raises(InputError, match="but the table holds zeros"):
         embedding_distance(model, 1.0)

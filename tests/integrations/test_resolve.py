@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from one_line import refusals
-from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, Method, Mixup, Term, compose, methods
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, Mixup, compose, methods
 from rcad.integrations.resolve import as_method, resolve
 from small_nets import CLASSES, images
 
@@ -18,21 +18,12 @@ def test_text_value_and_parameters_say_the_same(given):
     assert loss == RCAD(0.7, 0.1).loss
 
 
-def test_a_criterion_is_used_as_it_is():
-    criterion = RCAD(0.7, 0.1)
-    resolved = resolve(criterion, std=None, parameters={"alpha": None}, input_key=None)
-    assert resolved.criterion is criterion
-    assert (resolved.name, resolved.augment) == ("RCAD", ())
-
-
 def test_the_rest_of_a_composition_stays():
     value = as_method("mixup(alpha=0.2) + label_smoothing(eps=0.1) + rcad", {"lam": 0.4})
     expected = compose(methods.mixup(0.2), methods.label_smoothing(0.1), methods.rcad(lam=0.4))
     assert value == expected
     resolved = resolve(value)
-    assert resolved.augment == (Mixup(0.2),)
-    assert resolved.name == "mixup + label_smoothing + rcad"
-    assert resolved.terms == expected.terms
+    assert (resolved.augment, resolved.terms) == ((Mixup(0.2),), expected.terms)
 
 
 def test_a_method_s_own_likelihood_comes_first():
@@ -40,12 +31,6 @@ def test_a_method_s_own_likelihood_comes_first():
     real = resolve("rcad", likelihood=Gaussian())
     assert (real.likelihood, real.terms[1].weight) == (Gaussian(), 0.3)
     assert resolve("bernoulli + rcad", likelihood=Gaussian()).likelihood == Bernoulli()
-
-
-def test_a_method_built_by_hand():
-    value = Method(extra=(Term("mine", "negative_entropy", 0.1, GradientStep(0.5)),))
-    assert [term.name for term in resolve(value).criterion.loss.terms] == ["nll", "mine"]
-    assert resolve(Method()).name == "erm"
 
 
 def test_every_move_is_told_how_images_were_normalised():
@@ -64,9 +49,6 @@ def test_batches_are_augmented_in_pixels_and_come_back_normalised():
     torch.testing.assert_close(batch.x[~black], ((x - 0.5) / 0.25)[~black])
     assert torch.equal(batch.views["raw"], (x - 0.5) / 0.25)
     assert torch.equal(batch.views["raw_target"], y)
-    plain = resolve("cutout(length=4)").batch(x, y, generator=torch.Generator().manual_seed(0))
-    assert plain.views == {}
-    torch.testing.assert_close(batch.x * 0.25 + 0.5, plain.x)
 
 
 def test_labels_are_mixed_with_their_images():
@@ -75,7 +57,6 @@ def test_labels_are_mixed_with_their_images():
     assert batch.target.shape == (6, CLASSES)
     already = resolve("mixup").batch(x, batch.target)  # probabilities say themselves how many classes there are
     assert already.target.shape == (6, CLASSES)
-    resolve("cutout(length=4)").batch(x, y)
     untouched = resolve("rcad_released").batch(x, y)
     assert untouched.x is x
     assert untouched.views == {}  # without augmentation the batch is its own raw view
@@ -87,18 +68,11 @@ def test_parts_are_named_for_readers():
     parts["confidence_penalty"] = torch.tensor(-0.5)
     both = resolve("rcad + confidence_penalty").readable(parts)
     assert both == {"nll": 2.0, "entropy_rcad": 1.0, "entropy_confidence_penalty": 0.5}
-    assert resolve("rcad(measure=uniform_cross_entropy)").readable({"rcad": torch.tensor(1.0)}) == {"rcad": 1.0}
-
-
-def labelled(last):
-    return resolve("mixup").batch(images(4)[0], torch.tensor([0, 1, 2, last]), classes=7)
 
 
 test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve("me_ada + rcad"), "'me_ada' enlarges it between epochs; use `rcad train`"),
     (lambda: resolve(7), "expected a method such as"),
-    (lambda: resolve("rcad(alpha"), "expected a method like rcad, mixup + rcad or rcad(alpha=1.0, lam=0.1)"),
-    (lambda: resolve("racd"), "did you mean 'rcad'?"),
     (lambda: resolve("mixup + rcad", alpha=0.5), """write it into the method's text: "rcad(alpha=0.5)\""""),
     (lambda: resolve("rcad", imput_key="x"), "but got 'imput_key'; did you mean 'input_key'?"),
     (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
@@ -106,9 +80,6 @@ test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write"),
     (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
     (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected a tensor of images (B, C, H, W) for"),
-    (lambda: resolve("mixup").batch({"x": torch.rand(4, 3)}, torch.zeros(4)), "for the method 'mixup', but got dict"),
     (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),
-    (lambda: resolve("mixup").batch(*images(4), classes="10"), "expected classes to be a whole number >= 2, but"),
-    (lambda: labelled(9), "expected labels from 0 to 6 with classes=7, but got 9"),
-    (lambda: labelled(-1), "expected labels from 0 to 6 with classes=7, but got -1"),
+    (lambda: resolve("mixup").batch(*images(4), classes=2), "expected labels from 0 to 1 with classes=2, but got"),
 )

@@ -1,9 +1,7 @@
 """The estimators as people use them: parameters, weights, several targets, calibration, scikit-learn around them."""
 
-import inspect
 import math
 import pickle
-import re
 from statistics import NormalDist
 
 import numpy as np
@@ -11,24 +9,19 @@ import pytest
 
 pytest.importorskip("sklearn")
 
-import pandas as pd
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.metrics import log_loss
-from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rcad
-from one_line import fails_in_one_line, refusals
-from people import CANCER, DIABETES, LABELS, REALS, WINE
-from rcad import InputError, methods, suggest_alpha
+from one_line import refusals
+from people import DIABETES, LABELS, REALS, WINE
+from rcad import Categorical, InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.tables import _table
 
@@ -37,14 +30,6 @@ DIGITS = load_digits(return_X_y=True)
 
 def short(method="rcad", **options):
     return RCADClassifier(method, **{"max_iter": 30, "random_state": 0, **options})
-
-
-def test_a_probability_of_zero_has_a_logarithm():
-    model = short().fit(*CANCER)
-    far = model.predict_log_proba(1e6 * CANCER[0])
-    assert np.isfinite(far).all()
-    assert far.min() < -1000
-    assert (model.n_iter_, len(model.loss_curve_)) == (30, 30)
 
 
 def test_alpha_is_measured_on_standardised_examples():
@@ -69,13 +54,9 @@ def test_alpha_is_measured_on_standardised_examples():
         ({"method": "rcad(alpha=0.7)"}, methods.rcad(0.7, 0.1)),
         ({"method": "rcad", "alpha": 0.7, "lam": 0.5}, methods.rcad(0.7, 0.5)),
         ({"method": methods.rcad(0.7, 0.5), "lam": 0.2}, methods.rcad(0.7, 0.2)),
-        ({"method": "rcad_text", "alpha": 2}, methods.rcad_text(2.0, 0.02)),
-        ({"method": "confidence_penalty", "lam": 0.4}, methods.confidence_penalty(0.4)),
         ({"method": "mixup(alpha=0.2) + rcad", "alpha": 0.7}, rcad.compose(methods.mixup(0.2), methods.rcad(0.7, 0.1))),
         ({"method": "adversarial_training"}, methods.adversarial_training(bounds=None)),
         ({"method": "rcad_text"}, methods.rcad_text(0.5, 0.02)),
-        ({"method": "ls_on_adv"}, methods.ls_on_adv(0.02)),
-        ({"method": "rcad(alpha=0.7)", "alpha": 0.7}, methods.rcad(0.7, 0.1)),
     ],
 )
 def test_methods_are_read_as_they_are_written(given, expected):
@@ -88,67 +69,49 @@ def test_twins_of_another_class_have_no_part_in_the_measured_alpha():
     doubled = np.concatenate([x, x[::2], x[::2]]), np.concatenate([y, y[::2], (y[::2] + 1) % 3])
     measured = short(max_iter=1).fit(*doubled).alpha_
     assert 0.5 * plain < measured < 2 * plain
-    # Without weights and with weights that are nearly equal, the same.
-    nearly = 1 + 1e-9 * np.arange(len(doubled[1]))
-    assert short(max_iter=1).fit(*doubled, sample_weight=nearly).alpha_ == pytest.approx(measured, abs=2e-4)
     table, labels = np.array([[0.0, 1.0], [1.0, 0.0]]).repeat(4, axis=0), np.arange(8) % 2
     for weight in (None, np.linspace(1, 2, 8)):
         with pytest.raises(InputError, match=r"each has an identical one there; give alpha a number, e"):
             short().fit(table, labels, sample_weight=weight)
-    near = np.concatenate([[-1e6, 1e6], 4 * (np.arange(38) - 18.5)])[:, None]
-    assert 0 < short(max_iter=1).fit(near, np.arange(40) % 2).alpha_ < 1e-4  # which four decimals would make zero
 
 
-def test_a_method_of_ones_own_is_named_as_in_a_command(tmp_path, monkeypatch) -> None:
+def test_a_method_of_ones_own_is_named_as_in_a_command(tmp_path, monkeypatch):
     text = "import rcad\n\n\ndef mine(eps=0.1):\n    return rcad.methods.label_smoothing(eps)\n"
     (tmp_path / "own_for_tables.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    own = short("own_for_tables:mine(eps=0.2)", max_iter=2).fit(*WINE)
-    plain = short("label_smoothing(eps=0.2)", max_iter=2).fit(*WINE)
-    assert own.method_.name == "own_for_tables:mine"
-    assert own.loss_curve_ == pytest.approx(plain.loss_curve_)
+    own = short("own_for_tables:mine(eps=0.2)", max_iter=1).fit(*WINE).method_
+    assert (own.name, own.likelihood) == ("own_for_tables:mine", Categorical(0.2))
 
 
 test_bad_parameters_are_refused_in_one_line = refusals(
     ({"method": "rcat"}, "did you mean 'rcad'"),
-    ({"method": 3}, "expected method to be a name, a text or a Method, but got int"),
     ({"method": "erm", "alpha": 0.3}, "with a parameter alpha of its step, but got erm"),
-    ({"method": "ls_on_adv(alpha=auto)"}, "alpha=auto for one of rcad, rcad_random, rcad_released, but got 'ls"),
     ({"method": "cutout"}, "expected a method for tables, but 'cutout'"),
-    ({"method": "bernoulli"}, "expected a method for one target per example, but got 'bernoulli'"),
     ({"method": methods.adversarial_training()}, "no bounds on a standardised table"),
-    ({"method": methods.ada()}, "levels=none to grow a table"),
-    ({"method": rcad.Method(extra=methods.rcad().extra), "lam": 0.1}, "set them in its terms"),
     ({"method": "rcad(alpha=1.0)", "alpha": 2.0}, "expected alpha once, but got alpha=1.0 in the text .. alpha=2 "),
-    ({"method": "mixup + rcad(alpha=auto)", "alpha": 2.0}, "expected alpha once, but got alpha=auto"),
     ({"alpha": -1}, "expected alpha to be a finite number >= 0"),
-    ({"lam": float("nan")}, "expected lam to be a finite number >= 0"),
-    ({"max_iter": 0}, "expected max_iter to be a whole number >= 1"),
     ({"batch_size": 2.5}, "expected batch_size to be a whole number >= 1"),
     ({"hidden_layer_sizes": 100}, "as a tuple such as"),
-    ({"hidden_layer_sizes": (0,)}, "expected hidden_layer_sizes to be a whole number >= 1"),
-    ({"learning_rate": 0}, "expected learning_rate to be a finite number > 0"),
-    ({"weight_decay": -1}, "expected weight_decay to be a finite number >= 0"),
     ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
+    (
+        {"early_stopping": True},
+        (WINE[0][::20], WINE[1][::20]),
+        "early_stopping to hold out .. set early_stopping=False",
+    ),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
-    ({"device": None}, "expected a device such as 'cpu' or 'cuda', but got None"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
-    ({"verbose": "a"}, "expected verbose to be True, False or a whole number, but got 'a'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
-    ({"class_weight": {0: 1, 1: -1.0}}, "expected class_weight of 1 to be a finite number >= 0, but got -1.0"),
     ({"class_weight": {7: 2.0}}, "expected class_weight for classes among [0, 1, 2], but got one for 7"),
-    ({"class_weight": {0: 0, 1: 0, 2: 0}}, "expected a class weight above zero, but got only zeros"),
-    ({"class_weight": {0: 0, 1: 0}}, "expected at least 2 classes in the rows of weight above zero, but got 1 class"),
     ({"class_weight": "balanced"}, LABELS, "expected class_weight=None for several labels"),
     ({"method": "label_smoothing + rcad"}, LABELS, "a method for several yes/no labels each, but got 'label_smoothing"),
-    of=lambda parameters, data=WINE: short(**parameters).fit(*data),
-)
-test_methods_of_the_wrong_task_are_refused = refusals(
-    ("label_smoothing", "expected class labels for the method 'label_smoothing', but got regression targets"),
-    ("ls_on_adv", "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"),
-    ("gaussian(cap=none) + rcad(lam=1.0)", "expected a cap"),
-    of=lambda method: RCADRegressor(method).fit(*DIABETES),
+    ({"method": "label_smoothing"}, DIABETES, "expected class labels for the method 'label_smoothing', but got regr"),
+    (
+        {"method": "ls_on_adv"},
+        DIABETES,
+        "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'",
+    ),
+    of=lambda parameters, data=WINE: (RCADRegressor if data is DIABETES else RCADClassifier)(**parameters).fit(*data),
 )
 
 
@@ -174,9 +137,8 @@ def test_weights_of_classes_and_weights_of_zero():
         assert one.classes_.tolist() == other.classes_.tolist()
         assert np.array_equal(one.predict_proba(x), other.predict_proba(x))
     assert pairs[0][0].predict_proba(x)[:, 1].mean() > short().fit(x, y).predict_proba(x)[:, 1].mean() + 0.01
-    for weight in (np.zeros(len(y)), -np.ones(len(y))):
-        with pytest.raises(ValueError, match=r"non-zero|[Nn]egative"):
-            short().fit(x, y, weight)
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
+        short().fit(x, y, -np.ones(len(y)))
 
 
 @pytest.mark.parametrize(("kind", "data"), [(RCADClassifier, WINE), (RCADRegressor, DIABETES)])
@@ -191,29 +153,19 @@ def test_parts_of_a_fit_are_one_long_fit(kind, data):
     assert whole.fit(*data).n_iter_ == 4  # which begins anew
 
 
-def test_early_stopping_keeps_the_best_epoch():
+def test_early_stopping_keeps_the_best_epoch(capsys):
     x, y = DIABETES
-    model = RCADRegressor("erm", max_iter=500, early_stopping=True, n_iter_no_change=5, random_state=0)
+    model = RCADRegressor("erm", max_iter=500, early_stopping=True, n_iter_no_change=5, random_state=0, verbose=True)
     model.set_params(learning_rate=0.01).fit(x, y)
     scores = model.validation_scores_
-    assert model.n_iter_ == len(scores) < 500
+    assert model.n_iter_ == len(scores) == capsys.readouterr().out.count("held-out log-likelihood") < 500
     best = int(np.argmax(scores))
     assert len(scores) - 1 - best >= 5 or len(scores) - 1 - best == 0
     again = clone(model).set_params(max_iter=best + 1).fit(x, y)
     assert np.allclose(again.predict(x), model.predict(x))
-    held = short(early_stopping=True, validation_fraction=0.3).fit(*WINE)
-    assert len(held.validation_scores_) == held.n_iter_
     # What is held out takes no part in the scales either.
+    held = short(early_stopping=True, validation_fraction=0.3).fit(*WINE)
     assert held.columns_.scales.mean != pytest.approx(short().fit(*WINE).columns_.scales.mean)
-
-
-def test_too_few_rows_for_early_stopping_are_said_in_one_line():
-    x, y = WINE
-    lone = np.where(np.arange(len(y)) == 0, 1.0, 0.0) + (y == 1)
-    for rows, weight in ((slice(None, None, 20), None), (slice(None), lone)):
-        with fails_in_one_line(match=r"early_stopping to hold out .* set early_stopping=False$"):
-            short(early_stopping=True).fit(x[rows], y[rows], sample_weight=weight)
-    assert short(early_stopping=True, validation_fraction=0.4, max_iter=1).fit(x[::20], y[::20]).n_iter_ == 1
 
 
 def test_intervals_hold_the_target_about_as_often_as_they_say():
@@ -223,12 +175,9 @@ def test_intervals_hold_the_target_about_as_often_as_they_say():
     model = RCADRegressor(max_iter=150, random_state=0, lam=0.01).fit(x, y)
     _, deviation = model.predict(x, return_std=True)
     assert deviation[x[:, 0] > 0.2].mean() > 2 * deviation[x[:, 0] < -0.2].mean()
-    for coverage in (0.5, 0.9):
-        low, high = model.predict_interval(x, coverage).T
-        assert (high - low) / 2 == pytest.approx(NormalDist().inv_cdf(0.5 + coverage / 2) * deviation)
-        assert abs(((low < y) & (y < high)).mean() - coverage) < 0.08
-    with pytest.raises(InputError, match="expected coverage to be a number between 0 and 1, but got 90"):
-        model.predict_interval(x, 90)
+    low, high = model.predict_interval(x, 0.9).T
+    assert (high - low) / 2 == pytest.approx(NormalDist().inv_cdf(0.95) * deviation)
+    assert abs(((low < y) & (y < high)).mean() - 0.9) < 0.08
 
 
 def test_the_module_is_the_model():
@@ -236,38 +185,10 @@ def test_the_module_is_the_model():
     net = model.module_
     features = torch.from_numpy(model.columns_.transform(_table(list(x.T), len(x)), x.dtype))
     assert net(features).softmax(1).detach().numpy() == pytest.approx(model.predict_proba(x))
+    assert np.isfinite(model.predict_log_proba(1e6 * x)).all()  # although probabilities are zero there
     with torch.no_grad():
         net.fc.bias.add_(1000 * torch.arange(3))
     assert model.score(*WINE) > 0.9
-
-
-def test_in_a_pipeline_and_a_grid():
-    pipeline = make_pipeline(StandardScaler().set_output(transform="pandas"), short())
-    grid = {"rcadclassifier__lam": [0.0, 0.5], "rcadclassifier__method": ["rcad", methods.rcad_random(1.0, 0.1)]}
-    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss", error_score="raise").fit(*WINE)
-    assert len(set(search.cv_results_["mean_test_score"])) > 1
-    assert search.score(*WINE) > -0.7
-    assert search.best_estimator_[-1].feature_names_in_.shape == (13,)
-
-
-class Fixed(RCADClassifier):
-    def __init__(self, alpha=0.3):
-        super().__init__(alpha=alpha, max_iter=1)
-
-
-def test_subclasses_may_have_fewer_parameters():
-    model = clone(Fixed(0.7)).fit(*WINE)
-    assert (model.alpha_, model.n_iter_, model.get_params()) == (0.7, 1, {"alpha": 0.7})
-
-
-def test_every_parameter_and_attribute_is_described():
-    named = pd.DataFrame(WINE[0]).rename(columns=str)
-    described = set()  # the regressor says what it has beside the classifier
-    for model in (short(early_stopping=True).fit(named, WINE[1]), RCADRegressor(max_iter=1).fit(*DIABETES)):
-        for row in re.findall(r"^ {4}([\w, ]+): ", inspect.getdoc(type(model)) or "", re.MULTILINE):
-            described |= set(row.split(", "))
-        names = set(model.get_params()) | {name for name in vars(model) if name.endswith("_")} | {"module_"}
-        assert names <= described, names - described
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -282,22 +203,10 @@ def test_several_labels_come_back_as_from_scikit_learns_own():
     assert np.array_equal(ours.predict(x), (p > 0.5).astype(int))
     assert np.exp(ours.predict_log_proba(x)) == pytest.approx(p)
     assert ours.score(x, y) > 0.6  # all three labels right
-    for k in range(3):
-        assert log_loss(y[:, k], p[:, k]) < log_loss(y[:, k], np.full(len(x), y[:, k].mean()))
     assert np.array_equal(RCADClassifier(random_state=0).fit(x, csr_matrix(y)).predict_proba(x), p)
     # alpha is measured between rows with different labels.
     sets = np.unique(y, axis=0, return_inverse=True)[1].reshape(-1)
     assert ours.alpha_ == pytest.approx(suggest_alpha((x - x.mean(0)) / x.std(0), sets), abs=1e-4)
-
-
-def test_several_labels_stream_and_stop_early():
-    x, y = LABELS
-    stream = RCADClassifier(random_state=0)
-    for part in range(4):
-        stream.partial_fit(x[part::4], y[part::4], classes=[0, 1, 2])
-    assert stream.predict(x).shape == y.shape
-    stopped = RCADClassifier(early_stopping=True, random_state=0).fit(x, y)
-    assert len(stopped.validation_scores_) == stopped.n_iter_
 
 
 def test_several_reals_have_their_own_units():
@@ -308,7 +217,6 @@ def test_several_reals_have_their_own_units():
     assert mean.mean(0) == pytest.approx(y.mean(0), rel=0.3, abs=0.02)
     assert np.array_equal(model.center_, y.mean(0))
     assert model.score(x, y) > 0.5
-    assert [get_tags(one).target_tags.multi_output for one in (model, RCADClassifier())] == [True, False]
 
 
 def halves(data, train=60, held=100):

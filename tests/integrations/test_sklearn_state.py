@@ -15,18 +15,12 @@ from safetensors.torch import save, save_file
 from sklearn.base import clone
 
 from one_line import fails_in_one_line
-from people import DIABETES, WINE, people
+from people import DIABETES, LABELS, REALS, WINE, people
 from rcad import InputError, Method, methods
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
 from rcad.integrations.sklearn.base import _read
 
-DATA = {
-    "labels": WINE,
-    "reals": DIABETES,
-    "frame": people(),
-    "several labels": (WINE[0], np.stack([WINE[1] > 0, WINE[1] == 1], 1).astype(int)),
-    "several reals": (DIABETES[0], np.stack([DIABETES[1], -DIABETES[1]], 1)),
-}
+DATA = {"labels": WINE, "reals": DIABETES, "frame": people(), "several labels": LABELS, "several reals": REALS}
 
 
 def fitted(kind):
@@ -51,6 +45,7 @@ def test_copies_predict_and_go_on_as_the_original(kind, tmp_path):
         joblib.load(tmp_path / "model.joblib"),
         type(model).load(tmp_path / "model.safetensors"),
     ]
+    assert b"torch" not in pickle.dumps(model), "bytes of safetensors and no tensor"
     before = model.predict(x)
     for twin in copies:
         assert np.array_equal(twin.predict(x), before)
@@ -68,12 +63,6 @@ def test_copies_predict_and_go_on_as_the_original(kind, tmp_path):
         assert torch.equal(twin.network_.flat, model.network_.flat)
 
 
-def test_a_pickle_holds_bytes_of_safetensors_and_no_tensor():
-    data = pickle.dumps(fitted("labels")[0])
-    assert b"torch" not in data
-    assert b"rcad.integrations.sklearn.network" in data
-
-
 @pytest.mark.parametrize("kind", DATA)
 def test_skops_dumps_and_loads(kind):
     io = pytest.importorskip("skops.io", reason="skops is not installed")
@@ -89,62 +78,36 @@ def test_skops_dumps_and_loads(kind):
 
 
 def test_parameters_come_back_as_they_were(tmp_path):
-    parameters = {
-        "method": methods.label_smoothing(0.1),
-        "hidden_layer_sizes": (7, np.int64(5)),
-        "class_weight": {0: 1.0, 1: 2.0, 2: 1.5},
-        "max_iter": np.int64(2),
-        "random_state": np.random.RandomState(0),
-    }
-    model = RCADClassifier(**parameters).fit(*WINE)
+    parameters = {"hidden_layer_sizes": (7, np.int64(5)), "random_state": np.random.RandomState(0)}
+    model = RCADClassifier(methods.label_smoothing(0.1), max_iter=np.int64(2), **parameters).fit(*WINE)
     model.save(tmp_path / "m.safetensors")
     twin = RCADClassifier.load(tmp_path / "m.safetensors")
     assert twin.random_state is None
     assert twin.get_params() == {**model.get_params(), "random_state": None}
 
 
-def test_a_model_from_a_gpu_predicts_without_one(tmp_path, monkeypatch):
-    model, x, _ = fitted("labels")
-    model.set_params(device="cuda").save(tmp_path / "m.safetensors")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert np.array_equal(RCADClassifier.load(tmp_path / "m.safetensors").predict(x), model.predict(x))
-
-
-def saved(header):
-    return save({"weights": torch.zeros(3)}, metadata=None if header is None else {"rcad": header})
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        (None, "expected an estimator saved by rcad"),
-        (b"not a file of tensors", "expected an estimator saved by rcad"),
-        (pickle.dumps({"a": 1}), "expected an estimator saved by rcad"),
-        (saved(None), "but got other tensors"),
-        (saved("{"), "expected an estimator saved by rcad"),
-        (saved('{"estimator": "RCADRegressor", "version": 2}'), "but got RCADRegressor of version 2"),
-        (
-            saved('{"estimator": "RCADClassifier", "version": 2}'),
-            "expected a RCADClassifier saved by rcad .*, but got: expected the state.parameters",
-        ),
-    ],
-)
-def test_garbage_is_refused_in_one_line(data, words, tmp_path):
-    if data is not None:
-        (tmp_path / "x").write_bytes(data)
-    with fails_in_one_line(match=words):
-        RCADClassifier.load(tmp_path / "x")
-
-
-def test_a_damaged_file_is_refused(tmp_path):
+def test_what_is_no_file_of_the_estimator_is_refused_in_one_line(tmp_path):
     fitted("labels")[0].save(path := tmp_path / "x.safetensors")
     tensors, meta = _read(path)
-    less = save({**tensors, "weights": tensors["weights"][:-1]}, metadata={"rcad": json.dumps(meta)})
-    half, says = path.read_bytes()[:1000], "expected a RCADClassifier .* parameters, but got a tensor"
-    for data, words in ((half, "expected an estimator saved by rcad"), (less, says)):
-        (tmp_path / "damaged").write_bytes(data)
+
+    def changed(weights=tensors["weights"], **entries):
+        return save({**tensors, "weights": weights}, metadata={"rcad": json.dumps({**meta, **entries})})
+
+    for data, words in (
+        (b"not a file of tensors", "expected an estimator saved by rcad"),
+        (pickle.dumps({"a": 1}), "expected an estimator saved by rcad"),
+        (path.read_bytes()[:1000], "expected an estimator saved by rcad"),
+        (save(tensors), "but got other tensors"),
+        (changed(estimator="RCADRegressor"), "but got RCADRegressor of version 2"),
+        (
+            changed(parameters=None),
+            "expected a RCADClassifier saved by rcad .*, but got: expected the state.parameters",
+        ),
+        (changed(tensors["weights"][:-1]), "expected a RCADClassifier .* parameters, but got a tensor"),
+    ):
+        (tmp_path / "x").write_bytes(data)
         with fails_in_one_line(match=words):
-            RCADClassifier.load(tmp_path / "damaged")
+            RCADClassifier.load(tmp_path / "x")
 
 
 def test_what_cannot_be_saved_is_said(tmp_path):
@@ -154,7 +117,6 @@ def test_what_cannot_be_saved_is_said(tmp_path):
     model = RCADClassifier(bare, max_iter=2, random_state=0).fit(*WINE)
     with pytest.raises(InputError, match="pickle it instead"):
         model.save(tmp_path / "x")
-    assert pickle.loads(pickle.dumps(model)).method == bare
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="writable"):
         fitted("labels")[0].save(tmp_path / "no folder" / "x")

@@ -67,7 +67,6 @@ CASES = {
     "linf": (RCADClassifier("adversarial_training", alpha=0.1), methods.adversarial_training(0.1, bounds=None)),
     "released": (RCADClassifier("rcad_released", alpha=1.0, lam=0.3), methods.rcad_released(1.0, 0.3)),
     "regression": (RCADRegressor(), rcad.compose(REAL, methods.rcad(0.3, 0.3))),
-    "random, regression": (RCADRegressor("rcad_random"), rcad.compose(REAL, methods.rcad_random(0.3, 0.3))),
     "several labels": (RCADClassifier(alpha=1.0, lam=0.3), rcad.compose(methods.bernoulli(), methods.rcad(1.0, 0.3))),
     "several reals": (RCADRegressor(), rcad.compose(REAL, methods.rcad(0.3, 0.3))),
 }
@@ -105,10 +104,12 @@ def test_every_method_trains_on_a_table(name):
 
 
 def test_a_growing_method_grows_the_examples():
-    one = RCADClassifier("me_ada(epochs=2, rounds=1)", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
-    plain = RCADClassifier("erm", max_iter=3, random_state=0, batch_size=200).fit(*WINE)
-    assert one.loss_curve_[:2] == plain.loss_curve_[:2]
-    assert one.loss_curve_[2] != plain.loss_curve_[2]
+    one, plain = (
+        RCADClassifier(method, max_iter=3, random_state=0, batch_size=200).fit(*WINE).loss_curve_
+        for method in ("me_ada(epochs=2, rounds=1)", "erm")
+    )
+    assert one[:2] == plain[:2]
+    assert one[2] != plain[2]
 
 
 def test_random_state_alone_decides():
@@ -133,14 +134,6 @@ def test_fits_in_threads_do_not_disturb_each_other():
     finally:
         sys.setswitchinterval(interval)
     assert all(torch.equal(one, begin(seed)) for seed, one in enumerate(together))
-
-
-def test_verbose_prints_a_line_per_epoch(capsys):
-    RCADClassifier(max_iter=3, verbose=True, early_stopping=True).fit(*WINE)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3
-    assert lines[0].startswith("epoch 1: loss ")
-    assert "held-out log-likelihood" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -183,44 +176,23 @@ def test_a_changed_method_goes_on_with_an_alpha_that_is_measured_once(way):
     changes = [
         ({"method": "rcad", "lam": 0.7}, methods.rcad(measured, 0.7)),
         ({"alpha": 1.5, "lam": None}, methods.rcad(1.5, 0.1)),
-        ({"method": "erm", "alpha": None}, methods.erm()),
-        ({"method": "rcad_random"}, methods.rcad_random(measured, 0.1)),
+        ({"method": "rcad_random", "alpha": None}, methods.rcad_random(measured, 0.1)),
     ]
     for scale, (parameters, expected) in enumerate(changes, 1):
         before = model.network_.flat.clone()
         getattr(model.set_params(**parameters), way)(scale * WINE[0], WINE[1])
         assert model.method_ == expected
         assert not torch.equal(model.network_.flat, before)
-    assert model.n_iter_ == 2 + 4 * (2 if way == "fit" else 1)
+    assert model.n_iter_ == 2 + 3 * (2 if way == "fit" else 1)
     assert model.set_params(warm_start=False).fit(WINE[0][::2], WINE[1][::2]).alpha_ != measured
 
 
 def test_what_cannot_change_is_refused_in_one_line():
     model = warm(hidden_layer_sizes=[20]).fit(*WINE)
-    weights = model.network_.flat.clone()
     model.set_params(hidden_layer_sizes=(20, 10))
     for go_on in (model.fit, model.partial_fit):
         with fails_in_one_line("expected hidden_layer_sizes=(20,) to go on training, but got (20, 10); "):
             go_on(*WINE)
-    assert torch.equal(model.network_.flat, weights)
-    assert model.set_params(hidden_layer_sizes=(5,), warm_start=False).fit(*WINE).n_iter_ == 2
-
-
-def test_other_precision_goes_on_in_the_network_s():
-    x, y = WINE
-    for first, then in ((np.float32, np.float64), (np.float64, np.float32)):
-        model = warm().fit(x.astype(first), y).partial_fit(x.astype(then), y)
-        assert str(model.network_.flat.dtype) == f"torch.{np.dtype(first)}"
-
-
-def test_a_network_moves_with_its_memory():
-    here = warm().fit(*WINE).network_
-    there = here.on(torch.device("cpu:0"))  # another device by its name
-    assert there is not here is here.on(torch.device("cpu"))
-    assert there.optimizer.steps == here.optimizer.steps > 0
-    for one, other in ((there.flat, here.flat), (there.optimizer.second, here.optimizer.second)):
-        assert torch.equal(one, other)
-        assert one.data_ptr() != other.data_ptr()
 
 
 def test_a_failed_new_fit_leaves_nothing_half_fitted():
@@ -229,55 +201,23 @@ def test_a_failed_new_fit_leaves_nothing_half_fitted():
         model.set_params(method="nonsense").fit(WINE[0][:, :4], WINE[1])
     with pytest.raises(NotFittedError):
         model.predict(WINE[0])
-    assert model.set_params(method="rcad").partial_fit(*WINE, classes=CLASSES).n_iter_ == 1
 
 
 @pytest.mark.filterwarnings("error")
 def test_a_first_batch_of_one_class_names_the_cure():
     x, y = WINE
     one = x[y == 0], y[y == 0]
-    with pytest.warns(UserWarning, match=r"^expected two or more classes .*; it is 0\.3 until a batch has sev") as told:
+    with pytest.warns(UserWarning, match=r"^expected two or more classes .*; it is 0\.3 until a batch has sev"):
         model = RCADClassifier().partial_fit(*one, classes=CLASSES)
-    assert told[0].filename == __file__
     assert (model.alpha_, model.measured_alpha_) == (0.3, None)
-    assert model.predict_proba(x).shape == (len(x), 3)
     assert model.partial_fit(x, y).alpha_ == model.measured_alpha_ != 0.3
     measured = model.alpha_
     assert model.partial_fit(*one).alpha_ == measured, "what was measured once stays"
-    assert RCADClassifier(alpha=1.0).partial_fit(*one, classes=CLASSES).alpha_ == 1.0
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_first_batch_without_scales_is_warned_of():
-    x, y = DIABETES
-    flat = x[:50].copy()
-    flat[:, 3] = 0.25
-    flat[:, 4] = 0.0  # zeros and ones have no scale to miss
-    for rows, words in (
-        (x[:9], "it has 9 rows; begin with more$"),
-        (flat, "it has 50 rows with one value only in column 3; begin"),
-        (x[:1], r"1 rows with one value only in column 0, 1, 2, \.\.\.;"),
-    ):
-        with pytest.warns(UserWarning, match=rf"^the first batch of partial_fit .* {words}") as told:
-            model = RCADRegressor().partial_fit(rows, y[: len(rows)])
-        assert told[0].filename == __file__
-    model.partial_fit(x[:1], y[:1])  # the scales are there
-    RCADRegressor().partial_fit(x[:50], y[:50])
-    RCADRegressor(max_iter=1).fit(flat, y[:50])
-
-
-def test_a_batch_need_not_hold_the_class_that_has_a_weight():
-    weighted, plain = (
-        RCADClassifier(class_weight=weight, random_state=0).partial_fit(*WINE, classes=CLASSES)
-        for weight in ({0: 2.0}, None)
-    )
-    assert not torch.equal(weighted.network_.flat, plain.network_.flat)
-    rest = WINE[1] > 0
-    weighted.partial_fit(WINE[0][rest], WINE[1][rest])
 
 
 test_what_cannot_be_trained_is_refused_in_one_line = refusals(
     (RCADRegressor("erm", learning_rate=1e30, max_iter=20).fit, DIABETES, "expected a finite loss, but it was .. rate"),
+    (RCADRegressor().fit, (DIABETES[0], 1e200 * DIABETES[1]), "expected targets below 1e+150, so that their squares"),
     (RCADRegressor(early_stopping=True).partial_fit, DIABETES, "expected early_stopping=False with partial_fit"),
     (RCADClassifier(class_weight="balanced").partial_fit, (*WINE, CLASSES), "with partial_fit, but got 'balanced'"),
     (RCADClassifier("me_ada(epochs=1)").fit, (*WINE, np.linspace(1, 2, len(WINE[1]))), "no weights with 'me_ada'"),

@@ -7,7 +7,6 @@ import torch
 import torch._dynamo.testing
 import torch._functorch.config
 import torch._inductor.config
-from torch import nn
 
 from fused_cases import CASES, take
 from rcad import Criterion, GradientStep, Objective, Term
@@ -30,20 +29,6 @@ def _fresh():
     graphs = torch._inductor.config.patch(fx_graph_cache=False)
     with graphs, torch._functorch.config.patch(enable_autograd_cache=False):
         yield
-
-
-@pytest.mark.parametrize("inside", [False, True])
-def test_a_model_that_works_in_place(inside):
-    pair, (x, y) = (
-        [nn.Sequential(nn.Hardtanh(0.2, 0.8, inplace=flag), smooth_net()) for flag in (True, False)],
-        images(),
-    )
-    for net in pair:
-        if inside:
-            Criterion(terms=TERMS).backward(torch.compile(net, backend="aot_eager"), x, y)
-        else:
-            torch.compile(Objective(net, terms=TERMS), backend="eager")(x, y).total.backward()
-    assert_same_state(*pair)
 
 
 def test_a_compiled_objective_equals_the_plain_one_and_compiles_once():

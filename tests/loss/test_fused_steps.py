@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fused_cases import CASES, NLL, OPTIONS, RCAD, SINGLE, STEP, Case, LoudScaler, batch, deep_norm_net, take
+from fused_cases import CASES, OPTIONS, SINGLE, STEP, Case, LoudScaler, batch, deep_norm_net, take
 from rcad import Criterion, InputError, Term
 from small_nets import CLASSES, assert_same_state
 
@@ -51,17 +51,6 @@ def test_what_passes_share_may_learn(name, kind):
     assert calls == [1]
 
 
-def test_learned_leaves_need_no_common_graph():
-    x, y, _ = batch()
-    found = []
-    for fused in (False, True):
-        weight, criterion = torch.ones(7, dtype=torch.float64, requires_grad=True), Criterion(terms=(NLL, RCAD))
-        take(fused, CASES["rcad"], deep_norm_net(), x, y, weight=weight, criterion=criterion)
-        assert not any("one graph for all" in words for words in criterion._logged)
-        found.append(weight.grad)
-    torch.testing.assert_close(found[0], found[1])
-
-
 TWO_VIEWS = Case((Term("adv", where=STEP), Term("raw", where=STEP, view="raw")))
 
 
@@ -70,8 +59,6 @@ TWO_VIEWS = Case((Term("adv", where=STEP), Term("raw", where=STEP, view="raw")))
 def test_a_model_that_cannot_learn_is_named_unless_x_learns(case):
     (x, y, _), frozen = batch(), deep_norm_net().requires_grad_(False)
     refused = pytest.raises(InputError, match="expected parameters that require a gradient")
-    with refused:
-        take(True, case, frozen, x, y)
     detached = deep_norm_net()
     detached.register_forward_hook(lambda model, given, output: output.detach() + 0 * given[0].sum())
     with pytest.raises(InputError, match="but it does not depend on any of them; is it detached"):
@@ -106,32 +93,3 @@ def test_no_pass_is_in_memory_when_the_next_begins(name, options):
     assert net.at_forwards == [0] * CASES[name].passes[0]
     assert not net.alive
     assert losses.output is None or losses.output.grad_fn is None
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "kept"),
-    [
-        ("rcad", "plain", []),
-        ("rcad", "weights", [True]),
-        ("adversarial", "plain", [False]),
-        ("two directions", "plain", [True, True]),
-        ("two directions alone", "plain", [True, False]),
-    ],
-)
-def test_graphs_are_kept_only_for_a_backward_that_follows(name, options, kept, monkeypatch):
-    calls = []
-    real = torch.autograd.grad
-
-    def spy(*args, retain_graph, **rest):
-        calls.append(retain_graph)
-        return real(*args, retain_graph=retain_graph, **rest)
-
-    monkeypatch.setattr(torch.autograd, "grad", spy)
-    x, y, _ = batch()
-    for fused in (True, False):
-        calls.clear()
-        take(fused, CASES[name], deep_norm_net(), x, y, **OPTIONS[options])
-        assert calls == (kept if fused else kept or [True])
-    with torch.no_grad():
-        Criterion(CASES[name].likelihood, CASES[name].terms).losses(deep_norm_net(), x, y)
-    assert calls[-1:] == [False]

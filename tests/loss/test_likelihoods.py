@@ -82,18 +82,13 @@ def test_dense_outputs_average_their_pixels_and_skip_ignored_ones():
     whole, pixels = Categorical(), TorchCategorical(logits=output.movedim(1, -1))
     torch.testing.assert_close(whole.nll(output, target), -pixels.log_prob(target).flatten(1).mean(1))
     torch.testing.assert_close(whole.entropy(output), pixels.entropy().flatten(1).mean(1))
+    last, channels = Categorical(class_dim=-1), output.movedim(1, -1)
+    torch.testing.assert_close(last.nll(channels, target), whole.nll(output, target))
+    torch.testing.assert_close(last.entropy(channels), whole.entropy(output))
     target[0, 0, :] = -100
     kept = F.cross_entropy(output[0:1], target[0:1])  # torch averages over what is not ignored
     torch.testing.assert_close(whole.nll(output, target)[0], kept)
     torch.testing.assert_close(whole.entropy(output, whole.valid(target))[0], pixels.entropy()[0, 1:].mean())
-
-
-def test_classes_may_come_last():
-    tokens = torch.randn(2, 7, 5, generator=torch.Generator().manual_seed(3))
-    labels = torch.randint(5, (2, 7))
-    last = Categorical(class_dim=-1)
-    torch.testing.assert_close(last.nll(tokens, labels), Categorical().nll(tokens.movedim(-1, 1), labels))
-    torch.testing.assert_close(last.entropy(tokens), Categorical().entropy(tokens.movedim(-1, 1)))
 
 
 @pytest.mark.parametrize("scale", [1e2, 1e4, 1e30, 3e38])
@@ -107,18 +102,14 @@ def test_saturated_logits_give_no_nan(scale, likelihood):
     assert not gradient.isnan().any()
 
 
-def test_a_masked_class_adds_nothing():
+def test_a_masked_class_adds_nothing_and_a_perfect_fit_stays_finite():
     z = torch.tensor([[0.5, -math.inf, 0.5]], requires_grad=True)
-    entropy = Categorical().entropy(z)
-    assert entropy.item() == pytest.approx(math.log(2))
-    assert torch.autograd.grad(entropy.sum(), z)[0].isfinite().all()
-
-
-def test_a_perfect_fit_stays_finite():
     output = torch.tensor([[1.0, -1e4], [1.0, 1e4]], requires_grad=True)
-    nll = Gaussian().nll(output, torch.tensor([1.5, 1.0]))
-    assert torch.isfinite(nll).all()
-    assert torch.autograd.grad(nll.sum(), output)[0].isfinite().all()
+    entropy, nll = Categorical().entropy(z), Gaussian().nll(output, torch.tensor([1.5, 1.0]))
+    assert entropy.item() == pytest.approx(math.log(2))
+    for value, given in ((entropy, z), (nll, output)):
+        assert value.isfinite().all()
+        assert torch.autograd.grad(value.sum(), given)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -168,16 +159,9 @@ def test_labels_of_8_bits_are_compared_as_numbers(classes, label):
 test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Categorical(smoothing=1.0), "expected smoothing to be a number in [0, 1), but got 1.0"),
     (lambda: Categorical(convention="paper"), "expected convention to be one of all, others"),
-    (lambda: Categorical(weight=(1.0, -1.0)), "each class weight"),
     (lambda: Categorical(weight=2.0), "weight to be numbers, one per class, but got 2.0"),
-    (lambda: Categorical(weight="abc"), "weight to be numbers, one per class, but got 'abc'"),
-    (
-        lambda: Categorical(ignore_index=2).check_values(LOGITS, LABELS * 0 + 2),
-        "dense ones, but got 2; drop the examples",
-    ),
+    (lambda: Categorical(ignore_index=2).check_values(LOGITS, LABELS * 0 + 2), "dense ones, but got 2; drop the"),
     (lambda: Gaussian(cap=math.inf), "expected cap to be a finite number"),
-    (lambda: Gaussian(cap="big"), "expected cap to be numbers, one per target, but got 'big'"),
-    (lambda: Gaussian.fit([1.0]), "at least 2 targets"),
     (lambda: Gaussian.fit([2.0, 2.0]), "constant"),
     (lambda: Bernoulli(positive_weight=-1), "positive_weight"),
     (lambda: Categorical().check_shapes(LOGITS[:, 0], LABELS), "expected logits of shape (B, K, ...)"),
@@ -187,8 +171,6 @@ test_wrong_input_is_named_in_one_sentence = refusals(
     (lambda: Categorical().check_values(LOGITS, 1.5 * SOFT), "sum to 1"),
     (lambda: Categorical().check_values(LOGITS, SOFT / 0 * 0), "but got a smallest entry of nan"),
     (lambda: Gaussian().check_shapes(LOGITS, LOGITS[:, 0]), "D means and D log-variances"),
-    (lambda: Gaussian().check_shapes(LOGITS[:, :4], LOGITS[:, 0]), "expected a target of shape (9, 2)"),
-    (lambda: Gaussian(cap=(0.0, 1.0)).check_shapes(LOGITS[:, :2], LOGITS[:, 0]), "expected 1 caps"),
     (lambda: Gaussian().check_values(LOGITS[:, :2], LOGITS[:, 0] / 0), "finite targets"),
     (lambda: Bernoulli().check_shapes(LOGITS, LABELS), "like the prediction"),
     (lambda: Bernoulli().check_values(LOGITS[:, 0], LABELS), "binary targets in [0, 1]"),

@@ -6,7 +6,6 @@ from one_line import refusals
 from rcad import METHODS, Method, compose, method, methods
 from rcad.loss.method_rows import (
     CHANGED,
-    as_first_written,
     as_recorded,
     label,
     left_open,
@@ -25,14 +24,11 @@ test_bad_rows_are_named = refusals(
     ([], "expected method to be a list of at least one row, but got []"),
     (["rcad"], "expected method[0] to be a table with a name, but got 'rcad'"),
     ([{"alpha": 0.5}], "expected method[0].name, but it is missing"),
-    ([(1, ())], "expected method[0].name to be the name of a method, but got 1"),
     ([(" ", ())], "expected method[0].name to be the name of a method, but got ' '"),
     ([("rcad", 3)], "expected the parameters of method[0] to be pairs, but got 3"),
     ([("rcad", [("a b", 1)])], "expected a parameter of method[0] to be a plain name, but got 'a b'"),
-    ([("rcad", [("name", 1)])], "expected a parameter of method[0] to be a plain name, but got 'name'"),
     ([("rcad", [("a", 1), ("a", 2)])], "expected each parameter of method[0] once, but got ['a', 'a']"),
     ([("rcad", {"alpha": float("inf")})], "expected method[0].alpha to be a finite number"),
-    ([("rcad", {"alpha": object})], "expected method[0].alpha to be a finite number"),
     ([("rcad", {"bounds": [0.0, float("nan")]})], "expected method[0].bounds[1] to be a finite number"),
     of=method_rows,
 )
@@ -59,9 +55,8 @@ def test_a_default_written_out_is_dropped_and_one_that_changed_is_said():
     assert without_defaults(rows, defaults) == (("mixup", (("every", True), ("p", 0.1))), ("erm", (("x", 1),)))
     defaults = {"rcad": {"alpha": "auto", "lam": "auto"}}
     assert without_defaults(method_rows([("rcad", {"alpha": 0.5, "lam": 0.02})]), defaults) == (("rcad", ()),)
-    today = spelled([("rcad", ())])
-    assert today == (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
-    assert without_defaults(today, defaults) == today
+    today = (("rcad", (("alpha", "auto"), ("lam", "auto"))),)
+    assert spelled([("rcad", ())]) == without_defaults(today, defaults) == today
     assert spelled([("rcad", ())], leave=("alpha", "lam")) == (("rcad", ()),)
     assert [label(rows) for rows in (today, [("rcad", ())])] == ["rcad", "rcad(alpha=0.5, lam=0.02)"]
     assert Method.from_dict({"methods": [{"name": "rcad"}]}) == methods.rcad(0.5, 0.02)
@@ -79,16 +74,10 @@ def test_rows_are_filled_where_it_makes_a_difference_alone():
     assert label(SMOOTHED) == "label_smoothing(eps=0.6) + rcad(alpha=1.0, direction='training', lam=0.1)"
     assert spelled(SMOOTHED[1:]) == as_recorded(SMOOTHED[1:]) == SMOOTHED[1:]
     assert spelled([("rcad_released", ())]) == (("rcad_released", (("jitter", 0.0),)),)
-
-
-def test_what_a_row_says_stays():
     said = as_recorded(SMOOTHED)
-    assert spelled(said) == as_recorded(said) == said
+    assert spelled(said) == as_recorded(said) == said, "what a row says stays"
     assert left_open(said) == []
-    assert left_open(SMOOTHED) == [
-        "rcad.direction, which is read as 'training', the default when such rows were first written, not as today's "
-        "'plain'"
-    ]
+    assert left_open(SMOOTHED)[0].startswith("rcad.direction, which is read as 'training', the default when such rows")
 
 
 def test_a_method_written_before_is_read_as_it_was_meant():
@@ -100,10 +89,3 @@ def test_a_method_written_before_is_read_as_it_was_meant():
     assert Method.from_dict({"methods": [{"name": "rcad_released"}]}) == methods.rcad_released(jitter=0.01)
     # Text is written today.
     assert Method.parse("label_smoothing(eps=0.6) + rcad(alpha=1.0, lam=0.1)").extra[0].where.loss == "plain"
-
-
-def test_a_parameter_that_makes_no_difference_leaves_the_text_of_old_records():
-    smooth = compose(methods.label_smoothing(), methods.rcad()).recipe
-    ((name, values),) = as_first_written(methods.rcad().recipe)
-    assert (name, dict(values).get("alpha"), "direction" in dict(values)) == ("rcad", "auto", False)
-    assert as_first_written(smooth) == smooth

@@ -80,14 +80,10 @@ def test_normalised_inputs_move_by_the_same_pixels():
         expected = GradientStep(0.8, norm, (0.0, 1.0))(net, x, y)
         moved = GradientStep(0.8, norm, (0.0, 1.0), MEAN, STD)(of_normalised, (x - mean) / std, y)
         torch.testing.assert_close(moved * std + mean, expected)
+    one, three = (GradientStep(0.5, std=std)(net, x, y) for std in ((0.25,), (0.25,) * 3))
+    assert torch.equal(one, three), "one number stands for every channel"
     random = RandomStep(0.8, std=STD)(of_normalised, (x - mean) / std, y)
     torch.testing.assert_close(length(random * std + mean - x), torch.full((7,), 0.8, dtype=torch.float64))
-
-
-def test_one_number_stands_for_every_channel():
-    assert GradientStep(0.5, std=0.3) == GradientStep(0.5, std=(0.3,))
-    net, (x, y) = smooth_net(), images()
-    torch.testing.assert_close(GradientStep(0.5, std=(0.25,))(net, x, y), GradientStep(0.5, std=(0.25,) * 3)(net, x, y))
 
 
 def test_the_random_direction_has_no_favourite():
@@ -144,17 +140,13 @@ def test_nothing_is_left_behind_with_and_without_gradients(where):
 
 test_wrong_values_are_named = refusals(
     (lambda: GradientStep(-0.5), "expected alpha to be a finite number >= 0, but got -0.5"),
-    (lambda: GradientStep("0.5"), "expected alpha"),
     (lambda: GradientStep(0.5, "l1"), "expected norm to be one of l2, raw, linf, but got 'l1'"),
     (lambda: RandomStep(0.5, "raw"), "expected norm to be one of l2, linf"),
     (lambda: GradientStep(0.5, steps=0), "expected steps to be a whole number >= 1"),
-    (lambda: GradientStep(0.5, jitter=-1), "expected jitter"),
     (lambda: GradientStep(0.5, loss="smooth"), "expected loss to be one of training, plain"),
     (lambda: GradientStep(0.5, bounds=(1.0, 0.0)), "low < high"),
     (lambda: GradientStep(0.5, bounds=(0.0, 1.0), std=STD), "both mean and std"),
-    (lambda: GradientStep(0.5, std=(0.0,)), "positive numbers"),
     (lambda: GradientStep(0.5, std="big"), "expected std to be numbers, one per channel, but got 'big'"),
-    (lambda: ProjectedAscent(0.5, step_size=0.0), "expected step_size to be a finite number > 0"),
     (lambda: GradientStep(0.5, std=(0.2, 0.2))(smooth_net(), *images()), "one number per channel"),
 )
 

@@ -1,7 +1,7 @@
 """What cannot be scored is named in one line; the engine gives an evaluation's numbers, which scikit-learn confirms."""
 
 import math
-from fractions import Fraction
+from statistics import fmean
 
 import pytest
 import torch
@@ -9,8 +9,7 @@ import torch
 from one_line import fails_in_one_line, refusals
 from predictions import cases
 from rcad.evaluate.classification import classification, fit_temperature, risk_coverage, top_accuracy
-from rcad.loss.predictions import ece, label_scores, log_confidence, reliability, value_scores, width_bins
-from rcad.train.task import scores
+from rcad.loss.predictions import ece, log_confidence, reliability, width_bins
 
 METRICS = [ece, reliability, classification, top_accuracy, risk_coverage, fit_temperature]
 GOOD, LABELS = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
@@ -18,10 +17,8 @@ BAD = {
     "nan": (torch.full((4, 3), torch.nan), LABELS, "expected finite logits, but got NaN or inf"),
     "inf": (GOOD.clone().index_fill(1, torch.tensor([1]), torch.inf), LABELS, "expected finite logits"),
     "too large": (GOOD, LABELS + 1, "expected labels from 0 to 2 for a model with 3 outputs, but got 3"),
-    "negative": (GOOD, LABELS - 100, "but got -100"),
     "empty": (GOOD[:0], LABELS[:0], "expected at least one example, but got none"),
     "one label short": (GOOD, LABELS[:3], r"expected integer labels of shape \(4,\)"),
-    "dense": (torch.randn(4, 3, 2), LABELS, r"expected logits of shape \(B, K\)"),
     "one logit": (GOOD[:, :1], LABELS, "expected at least 2 classes"),
     "soft labels": (GOOD, GOOD.softmax(1), "expected integer labels of shape"),
     "integer logits": (LABELS[:, None].repeat(1, 3), LABELS, r"expected logits of shape \(B, K\)"),
@@ -48,29 +45,13 @@ def test_confidence_that_rounds_to_one_still_ranks():
 CASES = cases()
 
 
-def test_nothing_is_checked_so_that_a_diverged_run_is_seen():
-    broken = torch.full((3, 2), torch.nan)
-    assert label_scores(broken, torch.zeros(3, dtype=torch.long))["nll"].isnan().all()
-    assert value_scores(broken, torch.zeros(3))["nll"].isnan().all()
-    assert math.isnan(scores(broken, torch.zeros(3), 1.0)["nll"])
-    assert math.isnan(scores(broken, torch.zeros(3, dtype=torch.long), None)["brier"])
-
-
-def gap(rows):
-    """|sum of outcomes - sum of forecasts| of one bin."""
-    return abs(sum(outcome for _, outcome in rows) - sum(forecast for forecast, _ in rows))
-
-
-def in_mass_bins(rows, bins):
+def in_mass_bins(p, right, bins):
     """Bins filled one example after the other; equals share their mean outcome."""
-    shared = []
-    for forecast, _ in sorted(rows):
-        equals = [outcome for other, outcome in rows if other == forecast]
-        shared.append((forecast, sum(equals) / len(equals)))
-    filled = [[] for _ in range(bins)]
-    for place, row in enumerate(shared):
-        filled[int(Fraction(place * bins, len(rows)))].append(row)
-    return sum(map(gap, filled)) / len(rows)
+    filled = [0.0] * bins
+    for place, forecast in enumerate(sorted(p)):
+        outcome = fmean(hit for other, hit in zip(p, right, strict=True) if other == forecast)
+        filled[place * bins // len(p)] += outcome - forecast
+    return sum(map(abs, filled)) / len(p)
 
 
 @pytest.mark.parametrize("bins", [1, 2, 15, 400])
@@ -78,8 +59,7 @@ def in_mass_bins(rows, bins):
 def test_a_loop_gives_bins_of_equal_mass(case, bins):
     output, y = CASES[case]
     p, right = output.double().softmax(1).amax(1).tolist(), (output.argmax(1) == y).double().tolist()
-    expected = in_mass_bins(list(zip(p, right, strict=True)), bins)
-    assert ece(output, y, bins=bins, kind="mass") == pytest.approx(expected, abs=1e-12)
+    assert ece(output, y, bins=bins, kind="mass") == pytest.approx(in_mass_bins(p, right, bins), abs=1e-12)
 
 
 @pytest.mark.parametrize("bins", [2, 15, 400])
@@ -119,22 +99,8 @@ def test_the_curve_holds_every_example_and_gives_the_error(case, bins, kind):
     assert kind == "width" or max(curve.count) - min(curve.count) <= 1
 
 
-@pytest.mark.parametrize("bins", [1, 7, 299, 300, 307])
-def test_bins_of_equal_mass_end_at_their_own_examples(bins):
-    output, y = CASES["random"]
-    filled = [[] for _ in range(bins)]
-    for place, confidence in enumerate(output.double().softmax(1).amax(1).sort().values.tolist()):
-        filled[place * bins // 300].append(confidence)
-    curve = reliability(output, y, bins=bins, kind="mass")
-    assert curve.lower == tuple(min(held) for held in filled if held)
-    assert curve.upper == tuple(max(held) for held in filled if held)
-
-
-NO_BINS = "expected bins to be a whole number >= 1, but got 0"
 test_wrong_arguments_are_named = refusals(
-    *((ece, {"bins": 0, "kind": kind}, NO_BINS) for kind in ("width", "mass", "classwise")),
+    (ece, {"bins": 0}, "expected bins to be a whole number >= 1, but got 0"),
     (ece, {"kind": "masss"}, "did you mean 'mass'"),
-    (reliability, {"kind": "classwise"}, "expected kind to be one of width, mass, but got 'classwise'"),
-    (reliability, {"bins": -1}, "expected bins"),
     of=lambda metric, options: metric(*CASES["random"], **options),
 )

@@ -1,6 +1,5 @@
 """Distances by a loop, and what a model says along its adversarial directions."""
 
-import copy
 import logging
 import math
 
@@ -12,8 +11,7 @@ from torch import nn
 from torch.nn.functional import one_hot
 
 from one_line import fails_in_one_line, refusals
-from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, InputError, methods, rcad_loss, suggest_alpha
-from rcad.integrations.resolve import resolve
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, GradientStep, methods, rcad_loss, suggest_alpha
 from rcad.loss.suggest_alpha import BATCHES, along_adversarial, flip_distance, nearest_other_class
 from small_nets import CLASSES, images, left_alone, norm_net, smooth_net, soft
 from workers import in_two
@@ -46,29 +44,26 @@ def test_an_offset_that_all_share_changes_nothing(offset, kind):
 def test_a_sample_asks_some_and_searches_all():
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(3000, 4, generator=generator), torch.randint(2, (3000,), generator=generator)
-    everyone = nearest_other_class(x, y, sample=None)
-    sample = nearest_other_class(x, y, sample=100, generator=torch.Generator().manual_seed(1))
+    sample = nearest_other_class(x, y, sample=100, generator=torch.Generator().manual_seed(1)).tolist()
     assert len(sample) == 100
-    assert set(sample.tolist()) <= set(everyone.tolist())
-    assert suggest_alpha(x, y, sample=500) == pytest.approx(suggest_alpha(x, y, sample=None), rel=0.15)
+    assert set(sample) <= set(nearest_other_class(x, y, sample=None).tolist())
 
 
 @pytest.mark.filterwarnings("error")
 def test_arrays_lists_and_bytes_are_read_too():
     x, y = images(30)
     expected, stored = suggest_alpha(x, y), (x * 255).round().byte()
-    fixed = x.numpy().copy()
+    fixed = x.numpy().astype(">f4")
     fixed.flags.writeable = False  # as the columns of a data frame
     assert suggest_alpha(x.numpy(), y.numpy()) == suggest_alpha(fixed, y.tolist()) == expected
     assert suggest_alpha(x.numpy()[:, :, ::-1], y) == pytest.approx(expected)
     assert suggest_alpha(stored, y) == pytest.approx(suggest_alpha(stored.float() / 255, y))
-    for fine in (8 * x - 4, 255 * x.flatten(1)):  # neither looks like bytes
-        suggest_alpha(fine, y)
-
-    with pytest.warns(UserWarning, match=r"span \[0.*, 25.*\] and look scaled, .*; divide them by 255") as caught:
+    with pytest.warns(UserWarning, match=r"span \[0.*, 25.*\] and look scaled, .*; divide them by 255"):
         scaled = suggest_alpha(255 * x, y)
-    assert scaled == pytest.approx(255 * suggest_alpha(x, y))
-    assert caught[0].filename == __file__
+    assert scaled == pytest.approx(255 * expected)
+    whole = (1000 * x[:, 0, 0, 0]).long()
+    assert suggest_alpha(whole, y) == suggest_alpha(whole[:, None].double(), y) > 0
+    assert suggest_alpha(whole + 1_700_000_000, y) == suggest_alpha(whole, y), "whole numbers keep their digits"
 
 
 TWINS = torch.tensor([[0.0], [0.0], [0.0], [0.0], [5.0], [7.0]]), torch.tensor([0, 1, 0, 1, 0, 1])
@@ -77,13 +72,11 @@ TWINS = torch.tensor([[0.0], [0.0], [0.0], [0.0], [5.0], [7.0]]), torch.tensor([
 IMAGES = images()[0]
 test_examples_that_cannot_be_measured_are_named = refusals(
     (IMAGES, torch.zeros(7), "expected one class label per example"),
-    (IMAGES, torch.zeros(3, dtype=torch.long), "expected one class label per example"),
     (IMAGES, torch.zeros(7, dtype=torch.long), "at least two classes"),
     (IMAGES, ["a", "b"] * 3, "expected y to hold numbers, but got an array of <U1"),
-    (IMAGES, None, "expected y to hold numbers, but got an array of object"),
     (TWINS[0][:4], TWINS[1][:4], "expected examples unlike those of other classes, but each has an identical one"),
     (IMAGES / 0, torch.arange(7), "expected finite examples, but got NaN or inf; drop or impute those rows"),
-    (IMAGES * torch.nan, torch.arange(7), "expected finite examples"),
+    (1e25 * IMAGES.flatten(1), torch.arange(7), "expected examples whose distances can be measured, but got"),
     of=suggest_alpha,
 )
 
@@ -96,7 +89,6 @@ def test_the_curve_is_what_the_steps_give():
     assert rows[1].accuracy == pytest.approx((output.argmax(1) == y).float().mean().item())
     assert rows[1].entropy == pytest.approx(Categorical().entropy(output).mean().item(), rel=1e-5)
     assert rows[0].flipped == 0
-    assert rows[0].accuracy >= rows[2].accuracy
 
 
 def test_a_linear_model_flips_at_its_margin():
@@ -122,10 +114,21 @@ def four_digits(value):
     return float(f"{value:.4g}")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, BATCHES, BATCHES + 3])
+def test_what_tells_nothing_about_alpha_is_not_looked_at():
+    (x, y), net, criterion = images(12), smooth_net(), RCAD()
+    with torch.no_grad():
+        criterion(net, 3 * x, y)  # validation
+    assert list(criterion.losses(net, x, torch.zeros_like(y)).parts) == ["nll"], "one class: the term rests"
+    assert (criterion.alpha, criterion.lam) == ("auto", 0.1)
+    loss = RCAD()(net, x, y)
+    torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=four_digits(suggest_alpha(x, y)), lam=0.1))
+    with fails_in_one_line("expected the first 16 batches to differ in their labels"):
+        taught(RCAD(), [(x, torch.zeros_like(y))] * BATCHES)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, BATCHES, BATCHES + 3])
 def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_two(count, caplog):
     criterion, loader = RCAD(), batches(count)
-    assert repr(criterion) == "RCAD(Categorical(), [Term(name='nll')]; alpha is measured on the first batches)"
     with caplog.at_level(logging.INFO, logger="rcad"):
         taught(criterion, loader)
     first, *last = [record.message for record in caplog.records if "alpha" in record.message]
@@ -138,53 +141,20 @@ def test_it_is_what_suggest_alpha_says_of_the_examples_up_to_the_last_power_of_t
     assert last == [fixed] * criterion.settled
 
 
-def test_the_loss_is_that_of_the_number_and_validation_is_not_looked_at():
-    (x, y), net, criterion = images(12), smooth_net(), RCAD()
-    with torch.no_grad():
-        criterion(net, 3 * x, y)
-    assert (criterion.alpha, criterion.lam) == ("auto", 0.1)
-    loss = criterion(net, x, y)
-    torch.testing.assert_close(loss, rcad_loss(net, x, y, alpha=criterion.alpha, lam=0.1))
-
-
-def test_labels_that_are_all_equal_tell_nothing_and_the_term_rests():
-    criterion, (x, y) = RCAD(), images(6)
-    net = smooth_net()
-    assert list(criterion.losses(net, x, torch.zeros_like(y)).parts) == ["nll"]
-    assert list(criterion.losses(net, x[:1], y[:1] * 0 + 1).parts) == ["nll", "rcad"]
-    with pytest.raises(InputError, match="expected the first 16 batches to differ in their labels"):
-        taught(RCAD(), [(x, torch.zeros_like(y))] * BATCHES)
-
-
-class Named(nn.Sequential):
-    def forward(self, pixels):
-        return super().forward(pixels)
-
-
-class Counts:
-    def nll(self, output, target):
-        return output[:, 0].exp() - target * output[:, 0]
-
-    def entropy(self, output, valid=None):
-        return output[:, 0]
-
-
 X, Y = images(9)
 STD, GAUSSIAN = (0.2, 0.5, 0.25), {"likelihood": Gaussian()}
 NORMALISED = (X - 0.5) / torch.tensor(STD).view(1, 3, 1, 1)
 TABLE = 5 * torch.randn(2000, 4, generator=torch.Generator().manual_seed(0))
-COUNTS, DEVIATIONS = TABLE[:, 0].abs().round(), 0.3 * TABLE.var(0).mean().sqrt()
+DEVIATIONS = 0.3 * TABLE.var(0).mean().sqrt()
 DOTS = torch.tensor([0.0, 0.1, 0.8, 1.0]).view(4, 1, 1, 1).repeat(1, 3, 1, 1)
 SIZELESS = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 2 * CLASSES))
 MEASURED = {
     "soft labels": ({}, smooth_net(), [(X, soft(Y))], suggest_alpha(X, soft(Y).argmax(1))),
     "yes or no": ({"likelihood": Bernoulli()}, smooth_net(), [(X, one_hot(Y, CLASSES).float())], suggest_alpha(X, Y)),
-    "a mapping": ({}, Named(*smooth_net()), [({"pixels": X}, Y)], suggest_alpha(X, Y)),
     "normalised images": ({"mean": (0.5,), "std": STD}, smooth_net(), [(NORMALISED, Y)], suggest_alpha(X, Y)),
     "shapes that change": ({}, SIZELESS, [(X, Y), (torch.rand(6, 3, 5, 5), Y[:6])], suggest_alpha(X, Y)),
     "twins of another class": ({}, nn.Linear(1, 2), [TWINS], 1.0),
     "a table, by its columns": (GAUSSIAN, nn.Linear(4, 2), [(TABLE, TABLE[:, 0])], DEVIATIONS),
-    "reals of one's own": ({"likelihood": Counts()}, nn.Linear(4, 1), [(TABLE, COUNTS)], DEVIATIONS),
     # From each to the nearest whose target is a deviation away or more: 0.8, 0.7, 0.7, 0.9 in each of three channels.
     "reals of images": (GAUSSIAN, SIZELESS[:2].append(nn.Linear(3, 2)), [(DOTS, DOTS[:, 0, 0, 0])], 0.375 * 3**0.5),
 }
@@ -202,12 +172,8 @@ def test_alpha_is_measured_on_every_kind_of_batch(name):
 @pytest.mark.parametrize("alpha", [1.0, "auto"])
 def test_floats_in_place_of_labels_are_refused_and_labels_taken_afterwards(alpha):
     criterion = RCAD(alpha)
-    with fails_in_one_line(
-        "expected integer labels, ", "but got torch.float32 of shape (9,); pass y.long(), or for regression"
-    ):
+    with fails_in_one_line("expected integer labels, ", "torch.float32 of shape (9,); pass y.long(), or for"):
         taught(criterion, [(X, Y.float())])
-    with fails_in_one_line("expected integer labels of shape"):
-        taught(criterion, [(X, Y[:, None].float())])
     taught(criterion, [(X, Y)])
     assert criterion.alpha == (1.0 if alpha == 1.0 else four_digits(suggest_alpha(X, Y)))
 
@@ -218,32 +184,12 @@ def test_what_was_measured_is_saved_and_goes_on():
     second = RCAD(every=2)
     second.load_state_dict(first.state_dict())
     assert (second.alpha, second.settled) == (first.alpha, True)
-    copied = copy.deepcopy(first)
-    assert (copied.alpha, copied.settled) == (first.alpha, False)
     nets = [taught(criterion, batches(3), smooth_net()) for criterion in (RCAD(first.alpha, every=2), second)]
     # the counter goes on too: the fifth call of one is the first of the other
     assert not torch.equal(*(next(net.parameters()).grad for net in nets))
     fixed = RCAD(2.0)
     fixed.load_state_dict(first.state_dict())
     assert (fixed.alpha, fixed.loss.terms[1].where.alpha, fixed.state_dict()["alpha"]) == (2.0, 2.0, None)
-    unmeasured = RCAD()
-    unmeasured.load_state_dict(RCAD().state_dict())
-    assert (unmeasured.alpha, unmeasured.settled) == ("auto", False)
-
-
-def test_who_gives_a_number_is_warned_once_where_it_is_far_below(caplog):
-    x, y = images(20)
-    measured = suggest_alpha(x, y)
-    for criterion in (RCAD(alpha=0.1, lam=0.1), resolve("rcad(alpha=0.1)").criterion):
-        caplog.clear()
-        taught(criterion, [(x, y)] * 3)
-        (record,) = (record for record in caplog.records if record.levelno == logging.WARNING)
-        assert f"alpha=0.1 is far below {measured:.3g}, half the median distance" in record.message
-    caplog.clear()
-    longer, raw, none = RCAD(0.3 * measured, 0.1), RCAD(0.1, 0.1, norm="raw"), RCAD(0.0, 0.1)
-    for unheard in (longer, raw, none, methods.rcad(0.1).criterion()):
-        taught(unheard, [(x, y)])
-    assert not caplog.records
 
 
 test_where_nothing_can_be_remembered_a_number_is_asked_for = refusals(
@@ -279,24 +225,6 @@ def test_processes_take_the_mean_of_what_they_see():
     in_two(WORKER)
 
 
-def test_whole_numbers_keep_their_digits_and_one_column_needs_no_second_dimension() -> None:
-    generator = torch.Generator().manual_seed(0)
-    x, y = (60 * torch.randn(200, generator=generator)).long(), torch.randint(2, (200,), generator=generator)
-    alpha = suggest_alpha(x, y)
-    assert alpha == suggest_alpha(x[:, None].double(), y)
-    assert alpha == suggest_alpha(x + 1_700_000_000, y) == suggest_alpha(x.int() + 1_700_000_000, y)
-
-
-def test_numbers_of_the_other_byte_order_are_read() -> None:
-    x, y = X.numpy(), Y.numpy()
-    assert suggest_alpha(x.astype(">f4"), y.astype(">i8")) == suggest_alpha(x.astype("<f4"), y)
-
-
-def test_distances_that_are_too_large_are_named() -> None:
-    with fails_in_one_line("expected examples whose distances can be measured, but got", "scale their columns"):
-        suggest_alpha(1e25 * X.flatten(1), Y)
-
-
 @pytest.mark.parametrize("alpha", [0.5, "auto"])
 def test_measuring_draws_none_of_the_users_random_numbers(alpha) -> None:
     x, y = torch.rand(2_100, 4), torch.arange(2_100) % CLASSES
@@ -319,11 +247,7 @@ def test_a_step_that_failed_does_not_count() -> None:
             criterion.backward(failing, 2 * x, y)
     assert (criterion.alpha, criterion.settled) == ("auto", False)
     taught(criterion, [(x, y)])
-    before = criterion.alpha
-    with pytest.raises(KeyboardInterrupt):
-        criterion.backward(failing, 2 * x, y)
-    taught(criterion, [(x, y)])
-    assert before == criterion.alpha == four_digits(suggest_alpha(x, y))
+    assert criterion.alpha == four_digits(suggest_alpha(x, y))
 
 
 @pytest.mark.parametrize("alpha", [0.5, "auto"])
