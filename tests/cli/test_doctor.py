@@ -10,16 +10,6 @@ from made import files, images, png, table
 from rcad.cli import doctor
 
 
-def test_doctor_s_json(cli: Cli) -> None:
-    result = cli("doctor", "--json")
-    checks = {check["name"]: check for check in result.json()}
-    assert checks.keys() >= {"python", "rcad", "torch", "GPU", "torchvision", "CPU bf16", "data", "cache", "runs"}
-    assert {check["level"] for check in checks.values()} <= {"ok", "warn", "bad"}
-    assert result.code == int(any(check["level"] == "bad" for check in checks.values()))
-    assert not Path("runs").exists()
-    assert not Path("cache").exists()
-
-
 def test_what_is_bad_ends_with_1(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "machine", list)
     files(runs="a file", torn__0123456789abcdef__record_dot_json="{")
@@ -49,8 +39,6 @@ def test_the_bf16_trap(monkeypatch: pytest.MonkeyPatch) -> None:
     check = doctor.bf16_trap(*doctor._tried(doctor.BF16))
     assert (check.level, "SIGILL" in check.text) == ("warn", True)
     assert check.remedy == "set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts"
-    monkeypatch.setattr(doctor, "BF16", "import os; os.kill(os.getpid(), 4)")
-    assert doctor.bf16_trap(-4, "").remedy == "train in fp32"
     assert doctor.bf16_trap(0, "").level == "ok"
 
 
@@ -60,8 +48,6 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (check.level, check.remedy) == ("warn", "pip install -c constraints.txt -e '.[cli]'")
     assert "rich is missing" in check.text
     assert doctor.extra("timm") == ("extra timm", "ok", doctor.NOT_INSTALLED, "")  # nobody needs all of them
-    monkeypatch.setattr(doctor, "version", {"onnx": "1.2"}.get)
-    assert doctor.extra("onnx").level == "warn"  # a half of one is of no use
 
 
 @pytest.mark.parametrize(("name", "start"), [("curve.png", b"\x89PNG"), ("curve.svg", b"<?xml")])
@@ -69,26 +55,20 @@ def test_the_measurement_and_its_curve(done: Cli, name: str, start: bytes) -> No
     pytest.importorskip("matplotlib")
     result = done("suggest-alpha", "--data", "digits[:100]", "--figure", name)
     assert result.out.splitlines()[1].startswith("try alpha 1.1")  # the number first, then what was checked
-    assert "half the distance between classes" in result.out
     assert "ERM's predictions flip" in result.out
     assert result.out.endswith(f"{name}\n")
     assert Path(name).read_bytes().startswith(start)
-    assert [path.name for path in Path().iterdir() if "curve" in path.name] == [name]
 
 
 def test_the_curve_begins_well_below_where_predictions_flip(done: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rcad.cli.suggest.FACTORS", (1.0, 2.0))
-    words = ("suggest-alpha", "--data", "digits[:100]", "--json")
-    found = done(*words).json()
+    found = done("suggest-alpha", "--data", "digits[:100]", "--json").json()
     assert found["alpha"] == pytest.approx(found["distance"]["0.5"] / 2)
     still, lowest, *_ = found["curve"]
     alphas = [row["alpha"] for row in found["curve"]]
     assert (still["alpha"], alphas) == (0.0, sorted({*alphas}))
     assert 0 < lowest["alpha"] <= found["flip_distance"] / 4
-    assert found["flip_distance"] in alphas
-    assert lowest["flipped"] < 0.5
-    assert still["accuracy"] > found["curve"][-1]["accuracy"]
-    assert done(*words, "--no-check").json()["curve"] == []
+    assert (found["flip_distance"] in alphas, lowest["flipped"] < 0.5) == (True, True)
 
 
 def test_for_regression_it_names_the_alpha_of_train(done: Cli, cli: Cli) -> None:
@@ -107,9 +87,7 @@ def test_images_of_differing_sizes(done: Cli, cli: Cli) -> None:
     refused = cli("suggest-alpha", "--data", "images", "--no-check")
     assert refused.code == 2
     assert "pass size= (--size or --set data.size=), e.g. 8, to resize and crop them" in refused.err
-    for words in (("tune", "--method", "rcad"), ("compare",)):  # they have --set, and no --size
-        assert cli(*words, "--data", "images").err == refused.err
-    sized = ("--data", "images", "--set", "data.size=6", "--budget", "1", "--epochs", "1", "-q")
-    done("tune", "--method", "erm", *sized)
-    result = done("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
-    assert "inputs of shape (3, 6, 6)" in result.out
+    assert cli("compare", "--data", "images").err == refused.err  # it has --set, and no --size
+    done("tune", "--method", "erm", "--data", "images", "--set", "data.size=6", "--budget", "1", "--epochs", "1", "-q")
+    sized = done("suggest-alpha", "--data", "images", "--no-check", "--size", "6")
+    assert "inputs of shape (3, 6, 6)" in sized.out

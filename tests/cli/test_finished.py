@@ -13,7 +13,6 @@ from made import files, images, png, saved, table
 from rcad.runs.files import unsealed
 from rcad.runs.store import Store
 from rcad.runs.words import title
-from report.test_html import Tree
 from trained import run_id
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -42,23 +41,18 @@ def test_the_whole_of_it(done: Cli, cli: Cli, runs: Path) -> None:
     for heading in ("Calibration", "Attacks", "Corruptions", "Out of distribution", "Against ERM"):
         assert lines.count(heading) == 1
     assert "Provenance of the corrupted images: generated." in lines
-    assert any("AUROC" in line for line in lines)  # each table says what its numbers are
     assert len(evaluations(runs)) == 16
     assert {path.name for path in PAGE.parent.iterdir()} == {f"evaluation.{kind}" for kind in ("html", "json", "md")}
-    Tree(PAGE.read_text())
     before = {path: path.read_bytes() for path in evaluations(runs)}
     again = cli("evaluate", *chosen, *QUICK, "--json")
     assert again.err == ""
     found = again.json()
-    assert found["page"] == str(PAGE)
     assert [group["name"] for group in found["groups"]] == ["erm", "rcad"]
     gain = found["groups"][1]["comparison"]["differences"]["nll"]
     assert (gain["p_two"], gain["low"], gain["high"], gain["why"]) == (None, None, None, "only 2 seeds")
-    assert found["left_out"] == []
     for text in (result.out, PAGE.read_text(), PAGE.with_suffix(".md").read_text()):
         assert "only 2 seeds" in text
         assert "Over 2 common seeds: no intervals and no p, which need 3 or more." in text
-        assert "<0.0001" not in text
     assert {path: path.read_bytes() for path in evaluations(runs)} == before
 
 
@@ -70,9 +64,7 @@ def test_all_takes_what_can_be_evaluated(cli: Cli, runs: Path) -> None:
     (runs / torn / "record.json").write_text("{")
     result = cli("evaluate", "all", "--suite", "calibration", "--out", "o", "-q")
     assert (result.code, result.out) == (2, "o/evaluation.html\n")
-    left_out = [line.split(": ")[1] for line in result.err.splitlines()]
-    assert left_out[0] == f"left out {torn}"
-    assert set(left_out) == {f"left out {run}" for run in (bare, cut, torn)}
+    assert {line.split(": ")[1] for line in result.err.splitlines()} == {f"left out {run}" for run in (bare, cut, torn)}
     found = saved("o/evaluation.json")
     assert sum(len(group["runs"]) for group in found["groups"]) == 4
     assert {one["run"] for one in found["left_out"]} == {bare, cut, torn}
@@ -89,18 +81,6 @@ def test_a_run_that_diverged_says_so(cli: Cli, refused: Refused) -> None:
     refused("evaluate", run["id"], says=says)
 
 
-def test_data_that_lie_elsewhere_leave_no_run(done: Cli, cli: Cli) -> None:
-    images("photos")
-    cli("data", "import", "photos", "--name", "flowers", "--data-dir", "d")
-    words = ("train", "--data", "flowers", "--data-dir", "d", "--method", "erm", "--epochs", "1", "-q")
-    done(*words, "--seeds", "2")
-    result = cli("evaluate", "all", "--suite", "calibration", "--out", "o")
-    first, _, last = result.err.splitlines()
-    assert "point --data-dir to where the run's data lie" in first
-    assert last.startswith("rcad: expected a run that can be evaluated, but got none")
-    assert (result.code, Path("o").exists()) == (2, False)
-
-
 @pytest.fixture
 def own_run(done: Cli) -> str:
     files(my_dot_csv=table())
@@ -109,7 +89,7 @@ def own_run(done: Cli) -> str:
     return run
 
 
-def test_an_unfinished_run_and_changed_data(own_run: str, refused: Refused) -> None:
+def test_an_unfinished_run_and_changed_data(own_run: str, done: Cli, refused: Refused) -> None:
     record = Path("runs", own_run, "record.json")
     whole = record.read_text()
     record.write_text(json.dumps({**unsealed(json.loads(whole)), "status": "interrupted", "finished": None}))
@@ -117,15 +97,12 @@ def test_an_unfinished_run_and_changed_data(own_run: str, refused: Refused) -> N
     record.write_text(whole)
     files(my_dot_csv=table(61))
     refused("evaluate", own_run, says="my.csv has changed since")
-
-
-def test_images_that_got_another_size_are_changed_data(done: Cli, refused: Refused) -> None:
-    """The command has no option for sizes, so none is named."""
+    # Images of another size are changed data; the command has no option for sizes, so none is named.
     images()
-    done("train", "--data", "images", "--method", "erm", "--epochs", "1", "-q")
+    done("train", "--data", "images", "--method", "erm", "--epochs", "1", "-q", "--runs", "r")
     Path("images/class0/0.png").write_bytes(png(12))
     advice = "images has changed since; point --data-dir to the old data, or remove the run"
-    refused("evaluate", *Store.open("runs").ids(), "--suite", "calibration", says=advice)
+    refused("evaluate", *Store.open("r").ids(), "--runs", "r", "--suite", "calibration", says=advice)
 
 
 def test_a_foreign_table_has_the_columns_of_the_run_in_any_order(own_run: str, done: Cli, refused: Refused) -> None:
@@ -135,17 +112,7 @@ def test_a_foreign_table_has_the_columns_of_the_run_in_any_order(own_run: str, d
     words = ("evaluate", own_run, "--suite", "ood", "--ood-data")
     numbers = done(*words, "other.csv,turned.csv", "--json").json()["groups"][0]["numbers"]
     assert numbers["ood_other.csv_msp_auroc"] == numbers["ood_turned.csv_msp_auroc"]
-    refused(
-        *words, "lacks.csv", says="'width' in lacks.csv, but its columns are price, colour, w, length, note; add it"
-    )
-
-
-def test_a_foreign_table_is_none_for_images(done: Cli, refused: Refused) -> None:
-    images()
-    files(other_dot_csv=table(30))
-    done("train", "--data", "images", "--method", "erm", "--epochs", "1", "-q")
-    words = ("evaluate", *Store.open("runs").ids(), "--suite", "ood", "--ood-data", "other.csv")
-    refused(*words, says="expected images as the run was trained on, but other.csv holds a table")
+    refused(*words, "lacks.csv", says="'width' in lacks.csv, but its columns are price, colour, w, length, note; add")
 
 
 def test_an_interruption_keeps_what_is_finished(runs: Path) -> None:
@@ -174,44 +141,21 @@ def test_predict(cli: Cli, run: str) -> None:
     assert (first[:15], last) == ("4 predictions: ", "p.csv")
     names = [line.partition(",")[0] for line in Path("p.csv").read_text().splitlines()]
     assert names == ["file", *(f"class{c}/{i}.png" for c in "01" for i in "01")]
-    assert cli("predict", f"runs/{run}", "--data", "new", "--quiet").out == "predictions.csv\n"
-    assert Path("predictions.csv").read_bytes() == Path("p.csv").read_bytes()
     newest = cli("predict", "last", "--data", "new").out.splitlines()  # which one that is, it says
-    assert newest[0] == f"run {run_id('erm')}: {title(Store.open('runs').get('last').config)}"
-    assert newest[1:] == [first, "predictions.csv"]
+    titled = f"run {run_id('erm')}: {title(Store.open('runs').get('last').config)}"
+    assert newest == [titled, first, "predictions.csv"]
+    assert Path("predictions.csv").read_bytes() == Path("p.csv").read_bytes()
 
 
-def test_predictions_replace_no_other_table(refused: Refused, run: str) -> None:
-    files(mine_dot_csv="length,width\n1,2\n")
-    refused(
-        "predict",
-        run,
-        "--data",
-        "new",
-        "--out",
-        "mine.csv",
-        says="--out to be a new file or earlier predictions, but mine.csv is neither;",
-    )
-
-
-def test_predict_as_json_with_a_broken_image(cli: Cli, run: str, refused: Refused) -> None:
-    files(new__bad_dot_png=png(keep=30))
+def test_predictions_with_a_broken_image_replace_no_other_table(cli: Cli, run: str, refused: Refused) -> None:
+    files(new__bad_dot_png=png(keep=30), mine_dot_csv="length,width\n1,2\n")
     refused("predict", run, "--data", "new", says="expected new/bad.png to be an image")
     result = cli("predict", run, "--data", "new", "--skip-bad")
     assert result.out.startswith("1 image skipped, e.g.: expected new/bad.png to be an image")
-    assert "pass --skip-bad" not in result.out
     found = cli("predict", run, "--data", "new", "--skip-bad", "--json").json()
-    assert list(found) == ["run", "data", "out", "examples", "skipped", "classes"]
     assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (4, 1, 4)
-
-
-def test_export(cli: Cli, run: str) -> None:
-    result = cli("export", run, "--to", "torch", "--out", "m.pt2")
-    assert (result.code, result.err) == (0, "")
-    assert result.out.startswith(f"the file's outputs are those of run {run_id('erm')}, up to ")
-    assert result.out.endswith(" in probability\nm.pt2\n")
-    found = cli("export", run, "--out", "m.pt2", "--json").json()
-    assert (found["shape"], found["largest_difference"] < 1e-5) == ([1, 8, 8], True)
+    says = "--out to be a new file or earlier predictions, but mine.csv is neither;"
+    refused("predict", run, "--data", "new", "--out", "mine.csv", says=says)
 
 
 def test_whose_results_are_replaced_is_said(done: Cli, runs: Path) -> None:

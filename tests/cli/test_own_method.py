@@ -1,6 +1,5 @@
 """A method of the user's own, `module:function`: imported where it is named in a command, and nowhere else."""
 
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -47,8 +46,6 @@ def two_arguments(output, target):
 
 def short():
     return rcad.Method(extra=(rcad.Term("two", two_arguments),))
-
-notes = "text"
 """
 SMALL = ("train", "--data", "digits[:60]", "--epochs", 1)
 
@@ -75,10 +72,9 @@ def test_a_run_names_it_and_the_hash_of_its_code(cli: Cli) -> None:
     assert label(record.config.method) == "own_code:penalty(lam=0.1)"
     assert len(dict(record.config.method[0][1])[SOURCE]) == 16
     assert "done already" in cli(*words).out
-    assert "done already" not in cli(*SMALL, "--method", "own_code:penalty(lam=0.2)").out
     files(own_code_dot_py=CODE.replace("square()", "abs()"))
     assert "done already" not in cli(*words).out
-    assert len({run.metrics["test_nll"] for run in Store.open("runs").records()}) == 3
+    assert len({run.metrics["test_nll"] for run in Store.open("runs").records()}) == 2
 
 
 def test_records_and_runs_are_read_without_it(done: Cli, cli: Cli) -> None:
@@ -100,11 +96,10 @@ def test_a_file_alone_imports_nothing(done: Cli, cli: Cli, refused: Refused) -> 
     assert "own_code" not in sys.modules
     with pytest.raises(InputError, match="pass it too"):
         schedule([from_toml(Path("run.toml").read_text())], Place.of(Path("runs")), backend=Processes(1))
-    named = ("train", "--config", "run.toml", "--method")
-    done(*named, "own_code:penalty(lam=0.1)")
+    named = ("train", "--config", "run.toml", "--method", "own_code:penalty(lam=0.1)")
+    done(*named)
     files(own_code_dot_py=CODE + "\n# changed\n")
-    refused(*named, "own_code:penalty(lam=0.1)", says="but own_code.py has changed")
-    done(*named, "own_code:penalty(lam=0.5)")
+    refused(*named, says="but own_code.py has changed")
 
 
 def test_workers_import_it_too() -> None:
@@ -113,7 +108,7 @@ def test_workers_import_it_too() -> None:
     assert record.status == "done"
 
 
-def test_an_error_in_its_code_says_where(done: Cli, cli: Cli) -> None:
+def test_an_error_in_its_code_says_where(cli: Cli) -> None:
     files(own_code_dot_py=CODE.replace("output.square()", "output.sqare()"))
     result = cli(*SMALL, "--method", "own_code:penalty")
     assert result.code == 1
@@ -121,7 +116,7 @@ def test_an_error_in_its_code_says_where(done: Cli, cli: Cli) -> None:
     (record,) = Store.open("runs").records()
     assert (record.status, record.state) == ("interrupted", "failed")
     assert record.message.startswith("an error ended it: AttributeError: 'Tensor' object has no attribute 'sqare'")
-    for words in ("runs list", "runs list --status failed", "runs list --status interrupted", "runs prune"):
+    for words in ("runs list --status failed", "runs list --status interrupted", "runs prune"):
         shown = cli(*words.split()).out
         assert (record.id in shown, " failed " in shown) == (True, True)
     assert f"failed: {record.message[:40]}" in cli("runs", "show", record.id).out
@@ -130,29 +125,18 @@ def test_an_error_in_its_code_says_where(done: Cli, cli: Cli) -> None:
 def test_compared_with_rcad_and_tuned_by_its_own_ranges(done: Cli, refused: Refused) -> None:
     code = CODE + "\npenalty.space = 'lam=log(0.001, 1)'\n"
     files(own_code_dot_py=code)
-    methods = "rcad(alpha=1, lam=0.1),own_code:penalty"
+    ours, methods = "rcad(alpha=1, lam=0.1)", "rcad(alpha=1, lam=0.1),own_code:penalty"
     words = ("compare", "--data", "digits[:60]", "--epochs", 1, "--seeds", 3, "--budget", 2, "--no-controls")
     result = done(*words, "--methods", methods)
     record = saved("rcad-compare/compare.json")
-    assert record["question"]["method"] == "rcad(alpha=1, lam=0.1)"
+    assert record["question"]["method"] == ours
     assert methods in shlex.split(record["command"])
-    own, rcad_ = record["methods"]["own_code:penalty"], record["methods"]["rcad(alpha=1, lam=0.1)"]
-    assert own["space"] == [*rcad_["space"], "lam=log(0.001, 1)"]  # the weight decay of all, and its own
-    rivals = [one["metric"] for one in record["differences"] if one["against"] == "rcad(alpha=1, lam=0.1)"]
-    assert rivals == ["nll", "accuracy", "brier"]
-    assert re.match(r"NLL: own_code:penalty is .*(than|from) rcad", record["sentences"][-1])
+    spaces = {name: cell["space"] for name, cell in record["methods"].items()}
+    assert spaces["own_code:penalty"] == [*spaces[ours], "lam=log(0.001, 1)"]  # the weight decay of all, and its own
+    assert [one["metric"] for one in record["differences"] if one["against"] == ours] == ["nll", "accuracy", "brier"]
     assert "Against RCAD." in result.out
-    assert "there already" in done(*words, "--methods", methods).err
     files(own_code_dot_py=code + "\n# changed\n")
     refused(*words, "--methods", methods, says="but the code of own_code:penalty changed since; pass another")
-
-
-def test_a_term_that_makes_every_run_diverge(cli: Cli) -> None:
-    files(own_code_dot_py=CODE.replace("output.square()", "(output / 0)"))
-    words = ("--data", "digits[:60]", "--epochs", 1, "--seeds", 2, "--methods", "erm,own_code:penalty")
-    result = cli("compare", *words)
-    assert result.code == 1
-    assert "Next. Every run of own_code:penalty diverged; check its term, or lower --lr:\n" in result.out
 
 
 def test_tables_take_it_run_by_run(done: Cli) -> None:
@@ -170,17 +154,12 @@ def test_tables_take_it_run_by_run(done: Cli) -> None:
     ("method", "says"),
     [
         ("own_code(lam=1)", "'own_code', which is a module in this folder; name a function of it, own_code:my_method"),
-        ("own_cod:penalty", "did you mean 'own_code'?"),
         ("some.where:penalty", "put its folder on PYTHONPATH"),
         ("own_code:penalti", "did you mean 'penalty'?"),
-        ("own_code:notes", "expected a function own_code:notes"),
         ("own_code:number", "to return a method (rcad.Method), but got 0.01"),
         ("own_code:breaks", "but it raised KeyError: 'no'"),
         ("own_code:demanding", "with no arguments, but got own_code.py:demanding(lam); give each parameter a default"),
-        (
-            "own_code:short",
-            "to take (likelihood, output, target), but got own_code.py:two_arguments(output, target)",
-        ),
+        ("own_code:short", "to take (likelihood, output, target), but got own_code.py:two_arguments(output, target)"),
         ("own_code:left_open", "expected own_code:left_open to give alpha a number"),
         ("own_code:penalty(lamb=1)", "expected a parameter of own_code:penalty to be one of lam, but got 'lamb'"),
         ("erm + own_code:penalty(source_sha256=abc)", "but own_code.py has changed"),
@@ -193,13 +172,12 @@ def test_what_is_wrong_with_it_is_said_in_one_line(refused: Refused, method: str
     refused(*SMALL, "--method", method, says=says)
 
 
-@pytest.mark.parametrize("command", ["compare --methods erm,X", "compare --dry-run --methods X", "tune --method X"])
+@pytest.mark.parametrize("command", ["compare --dry-run --methods X", "tune --method X"])
 @pytest.mark.parametrize(
     ("space", "says"),
     [
         ("'lamb=log(0.1, 1)'", "optim.weight_decay in its space, but got 'lamb'; did you mean 'lam'?"),
         ("'seed=int(1, 4)'", "expected a space whose trials share method, seed"),
-        ("'lam=log(1)'", "expected two numbers in lam=log(...)"),
         ("('lam', 0.1, 1)", "expected own_code:penalty.space to be text such as 'lam=log(0.1, 1)', but got a tuple"),
     ],
 )
@@ -222,6 +200,4 @@ def test_a_row_of_the_papers_tables(done: Cli, refused: Refused) -> None:
     runs = [run for run in Store.open(Path("trial/T4/runs")).records() if "own_code" in label(run.config.method)]
     assert {(run.status, run.config.seed) for run in runs} == {("done", 0), ("done", 1)}
     assert {run.config.method[0][0] for run in runs} == {"data_augmentation"}
-    assert f"| {own} | " in Path("trial/T4/T4.md").read_text()
     refused(*words, "--protocol", "tuned", "--rows", own, says="expected rows of the paper's with --protocol tuned")
-    refused(*words, "--rows", "own_code:nothing", says="expected a function own_code:nothing")

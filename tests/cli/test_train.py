@@ -3,9 +3,8 @@
 import os
 import re
 import signal
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -15,9 +14,9 @@ from forked import interrupted
 from made import files, table
 from rcad.models.build import build
 from rcad.runs import locks
-from rcad.runs.plain import config_id, from_toml
+from rcad.runs.plain import from_toml
 from rcad.runs.store import Store
-from rcad.train.trackers import TRACKERS, Subject, Tracked
+from rcad.train.trackers import TRACKERS, Tracked
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -30,27 +29,22 @@ def test_files_that_changed_are_not_done_already(done: Cli, cli: Cli) -> None:
     files(my_dot_csv=table())
     words = (*CSV, "--method", "erm", "--epochs", "2", "--seeds", "2")
     done(*words)
-    assert done(*words).out.count("done already") == 2
     before, ids = contents(), [record.id for record in Store.open("runs").records()]
-    head, *rows = table().splitlines()
-    few = "\n".join([head, *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))])
+    few = "\n".join(["length,width,colour,price", *(f"1.5,{i},{colour},2.5" for i, colour in enumerate("aabcde"))])
     for text, says in (
         (table(70), "my.csv has changed since; use another folder of runs, or remove the runs: rcad runs prune "),
-        ("\n".join([head.replace("colour", "color"), *rows]), "or cannot be read: expected target to be a column"),
+        (table().replace("colour", "color"), "or cannot be read: expected target to be a column"),
         (few, "my.csv has changed since or cannot be read: expected every class to keep"),
     ):
         files(my_dot_csv=text)
-        changed = cli(*words)
-        assert changed.code == 2
-        assert changed.err.splitlines()[-1].startswith("rcad: expected the data that 2 runs were made from")
+        changed, dry = cli(*words), cli(*words, "--dry-run")
+        assert (changed.code, dry.code, dry.err) == (2, 2, changed.err)
+        assert changed.err.startswith("rcad: expected the data that 2 runs were made from")
         assert says in changed.err
-        assert changed.err.rstrip().endswith(f"rcad runs prune {' '.join(ids)} --yes")
-        dry = cli(*words, "--dry-run")
-        assert (dry.code, dry.err) == (2, changed.err)
+        assert changed.err.endswith(f"rcad runs prune {' '.join(ids)} --yes\n")
     Path("my.csv").unlink()  # a result stays good when its data are no longer there
-    assert done(*words, "--dry-run").out.count("# done already\n") == 2
-    assert {**contents(), "my.csv": before["my.csv"]} == before
     assert done(*words).out.count("done already") == 2
+    assert {**contents(), "my.csv": before["my.csv"]} == before
 
 
 def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
@@ -59,21 +53,11 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
     assert head.split() == ["seed", "test_accuracy", "test_nll", "test_ece", "time", "run"]
     assert [line.split()[0] for line in (first, second, mean)] == ["3", "5", "mean"]
     assert mean.count("±") == 3
+    assert end[2].endswith("still falling in the last epoch, after fewer than 500 steps: train longer, --epochs 340.")
     run = first.split()[-1]
-    falling = "The validation NLL was still falling in the last epoch, after fewer than 500 steps"
-    assert end == [
-        f"mean ± standard deviation over seeds; each in {Path('runs', '<run>')}",
-        "",
-        (longer := f"{falling}: train longer, --epochs 340."),
-        "",
-        "Next. Predict new examples with one of them:",
-        f"  rcad predict runs/{run} --data NEW",
-    ]
+    assert end[-1] == f"  rcad predict runs/{run} --data NEW"
     one = cli(*SMALL, "--method", "erm", "--seed", "3").out
-    assert "±" not in one
-    assert one.endswith(
-        f"\nin runs/{run}\n\n{longer}\n\nNext. Predict new examples:\n  rcad predict runs/{run} --data NEW\n"
-    )
+    assert one.endswith(f"\nin runs/{run}\n\n{end[2]}\n\nNext. Predict new examples:\n{end[-1]}\n")
     several = "2 of 2 runs done, mean ± standard deviation  test_accuracy "
     for seeds, start in (("1", "done: erm on digits[:100], seed 0"), ("3,5", several)):  # --quiet prints one line
         quiet = cli(*SMALL, "--method", "erm", "--seeds", seeds, "--quiet")
@@ -82,14 +66,11 @@ def test_seeds_end_in_a_table_with_mean_and_spread(cli: Cli) -> None:
 
 @pytest.mark.parametrize(
     ("words", "plan"),
-    [
-        (("--seeds", "4", "--devices", "2"), "; 4 runs split among 2 processes"),
-        (("--seeds", "3", "--devices", "9"), "; 3 runs split among 3 processes"),
-        (("--devices", "2"), "; every batch split among 2 processes"),
-    ],
+    [("--seeds 3 --devices 9", "; 3 runs split among 3 processes"), ("--devices 2", "; every batch split among 2 pro")],
 )
-def test_dry_run_says_what_becomes_of_several_devices(done: Cli, words: tuple[str, ...], plan: str) -> None:
-    assert plan in done(*SMALL, "--method", "erm", "--device", "cpu", *words, "--dry-run").out.splitlines()[1]
+def test_dry_run_says_what_becomes_of_several_devices(done: Cli, words: str, plan: str) -> None:
+    shown = done(*SMALL, "--method", "erm", "--device", "cpu", *words.split(), "--dry-run").out
+    assert plan in shown.splitlines()[1]
 
 
 def test_a_dry_run_measures_alpha_on_the_split_of_its_seed(done: Cli) -> None:
@@ -100,18 +81,6 @@ def test_a_dry_run_measures_alpha_on_the_split_of_its_seed(done: Cli) -> None:
     shown = done(*SMALL, "--method", "rcad", "--seeds", "3", "--dry-run").out
     assert shown.splitlines()[1] == "# done already"
     assert (shown.count("done already"), shown.count("rcad(alpha=")) == (1, 1)
-
-
-def test_dry_run_prints_a_config_that_can_be_run(cli: Cli) -> None:
-    """That it is the same run when read again, tests/contracts/test_config_ids.py says."""
-    method = "mixup + rcad(alpha=1, lam=0.02)"
-    shown = cli(*SMALL, "--method", method, "--seed", "4", "--set", "train.ema=0.9", "--dry-run").out
-    assert not Path("runs").exists()
-    config = from_toml(shown)
-    assert shown.startswith(f"# run {config_id(config)}\n")
-    assert (config.seed, config.train.ema) == (4, 0.9)
-    assert config.method == (("mixup", ()), ("rcad", (("alpha", 1),)))  # lam = 0.02 was the first default
-    assert shown.endswith('[[method]]\nname = "mixup"\n\n[[method]]\nname = "rcad"\nalpha = 1\n# lam = 0.02\n')
 
 
 def test_smoothed_rcad_says_its_direction_and_old_files_keep_theirs(cli: Cli) -> None:
@@ -128,24 +97,20 @@ def test_smoothed_rcad_says_its_direction_and_old_files_keep_theirs(cli: Cli) ->
     files(new_dot_toml=new[0], old_dot_toml=new[0].replace('direction = "plain"\n', ""))
     old, note = dry("train", "--config", "old.toml")
     assert dict(from_toml(old).method)["rcad"] == ()
-    assert old.splitlines()[0] != new[0].splitlines()[0]
     assert note.startswith("note: old.toml says nothing of rcad.direction, which is read as 'training'")
     assert dry("train", "--config", "new.toml")[0] == new[0]
     assert dry("train", "--config", "old.toml", "--set", "method.direction=plain")[0] == new[0]
-    assert dry(*SMALL, "--method", "erm", "--set", f"method={method}") == new
     assert dry("train", "--config", "old.toml", "--method", method) == new
 
 
 def test_options_and_settings_win_over_the_file(cli: Cli) -> None:
     files(part_dot_toml='recipe = "small"\n[train]\nepochs = 9\nbatch_size = 16\n[optim]\nlr = 0.5\n')
-    words = ("train", "--config", "part.toml", "--data", "digits", "--method", "erm", "--dry-run")
-    config = from_toml(cli(*words, "--epochs", "3", "--set", "optim.lr=0.2").out)
+    words = ("train", "--config", "part.toml", "--data", "digits", "--method", "erm", "--model", "mlp", "--dry-run")
+    config = from_toml(cli(*words, "--epochs", "3", "--set", "optim.lr=0.2", "--size", "8").out)
     assert (config.train.epochs, config.train.batch_size, config.optim.lr) == (3, 16, 0.2)
-    assert config.optim.name == "adamw"
-    options = ("--batch-size", "8", "--model", "mlp", "--task", "classification", "--size", "8", "--recipe", "paper")
-    config = from_toml(cli("train", "--data", "digits", "--method", "erm", *options, "--dry-run").out)
-    assert (config.train.batch_size, config.model.name, config.data.size) == (8, "mlp", 8)
-    assert config.method[0][0] == "data_augmentation"
+    assert (config.optim.name, config.model.name, config.data.size) == ("adamw", "mlp", 8)
+    config = from_toml(cli(*words, "--recipe", "paper", "--batch-size", "8", "--task", "classification").out)
+    assert (config.train.batch_size, config.method[0][0]) == (8, "data_augmentation")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -202,8 +167,7 @@ def test_a_repair_leaves_a_record_alone_whose_data_have_changed(done: Cli, cli: 
     record = path.with_name("record.json").read_bytes()
     files(my_dot_csv=table(70))
     result = cli("runs", "verify", "--repair")
-    assert result.code == 2
-    assert "my.csv has changed since" in result.err
+    assert (result.code, "my.csv has changed since" in result.err) == (2, True)
     assert path.with_name("record.json").read_bytes() == record
 
 
@@ -211,16 +175,12 @@ def test_a_file_of_weights_that_changed_is_not_done_already(done: Cli, refused: 
     words = ("--data", "digits[:60]", "--epochs", 1, "--model", "small_cnn", "--weights", "begun.pt", "--quiet")
     train = ("train", *words, "--method", "erm")
     compare = ("compare", *words, "--methods", "label_smoothing", "--seeds", 2)
-
-    def begin(seed: int) -> None:
-        torch.manual_seed(seed)
+    for first in (True, False):
         torch.save(build("small_cnn", num_outputs=10, in_shape=(1, 8, 8)).state_dict(), "begun.pt")
-
-    begin(0)
-    done(*train)
-    done(*compare)
-    assert "done already" in done(*train).out
-    begin(1)
+        if first:
+            done(*train)
+            done(*compare)
+            assert "done already" in done(*train).out
     refused(*train, says="was begun with, but begun.pt has changed since; use another folder of runs")
     refused(*compare, says="pass another --out")
 
@@ -242,25 +202,6 @@ def test_several_runs_under_torchrun_are_refused(refused: Refused, monkeypatch: 
     refused("train", "--data", "digits[:60]", "--method", "erm", "--seeds", "3", says=says)
 
 
-TOLD: list[tuple[str, str, Any]] = []
-"""The kind of what is tracked; "step" or how it ended; the step, or the numbers and files of the end."""
-
-
-class Told:
-    def __init__(self, subject: Subject) -> None:
-        self._kind = subject.kind
-
-    @staticmethod
-    def address() -> str:
-        return ""
-
-    def log(self, step: int, row: dict[str, float]) -> None:
-        TOLD.append((self._kind, "step", step))
-
-    def finish(self, status: str, numbers: dict[str, float], every: Sequence[Path]) -> None:
-        TOLD.append((self._kind, status, {*numbers, *(file.name for file in every if file.is_file())}))
-
-
 CLOUD = "--data my.csv --target colour --epochs 1 -q --track wandb"
 RUNS, TUNE, COMPARE = ("run", [1, 2] * 2), ("tune", [1, 2]), ("compare", [])
 
@@ -280,17 +221,19 @@ def test_every_command_that_trains_is_tracked(
     done: Cli, monkeypatch: pytest.MonkeyPatch, words: str, kind: str, steps: list[int], sent: set[str]
 ) -> None:
     """What of it, and that nothing is told twice, tests/train/test_trackers.py says."""
+    told: dict[str, Mock] = {}
+    tracker = Mock(side_effect=lambda subject: told.setdefault(subject.kind, Mock()))
+    tracker.address.return_value = ""
     for name in ("wandb", "tensorboard"):
-        monkeypatch.setitem(TRACKERS, name, Told)
+        monkeypatch.setitem(TRACKERS, name, tracker)
     monkeypatch.setattr("rcad.train.trackers.need", lambda *names: type("wandb", (), {"init": None}))
     monkeypatch.setattr(Tracked, "failed", set())
-    TOLD.clear()
     files(my_dot_csv=table())
     done(*words.split())
-    assert [step for one, what, step in TOLD if (one, what) == (kind, "step")] == steps
-    ends = [(one, found) for one, what, found in TOLD if what == "done"]
-    assert sent <= ends[-1][1]
-    assert len([one for one, _ in ends if one == kind]) == (2 if kind == "run" else 1)
-    assert ("run" in dict(ends)) == (not {"compare", "T8"} & {*words.split()})
+    assert [call.args[0] for call in told[kind].log.call_args_list] == steps
+    ends = told[kind].finish.call_args_list
+    assert [call.args[0] for call in ends] == ["done"] * (2 if kind == "run" else 1)
+    _, numbers, every = ends[-1].args
+    assert sent <= {*numbers, *(file.name for file in every if file.is_file())}
     if kind == "tune":  # whoever tunes must not see these
-        assert not [name for one, found in ends if one == "run" for name in found if name.startswith("test_n")]
+        assert not re.search("test_n", str(told["run"].finish.call_args_list))

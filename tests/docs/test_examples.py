@@ -10,38 +10,24 @@ from documents import EXAMPLES
 from timm_folder import prelude
 
 KEY_LINES = {
-    "own_loop": [
-        r"^RCAD +\d\d\.\d ± \d\.\d   \d\.\d{3} ± \d\.\d{3}$",
-        r"^RCAD against ERM: accuracy (won|lost|even), NLL (won|lost|even)$",
-    ],
+    "own_loop": [r"^RCAD +\d\d\.\d ± \d\.\d   \d\.\d{3} ± \d\.\d{3}$"],
     "captured_loop": [
-        r"^rcad\.capture: 9\d\.\d% of 1597 test images, last loss -\d\.\d{4}, (eagerly|in a CUDA graph), \d+\.\d s$",
-        r"^the averaged weights are equal bit for bit: (True|False)$",
+        r"^rcad\.capture: 9\d\.\d% of 1597 test images, last loss -\d\.\d{4}, (eagerly|in a CUDA graph), \d+\.\d s$"
     ],
     "compose": [
-        r"^mixup \+ label_smoothing \+ rcad: \d\d\.\d% of 1297 test images",
         r"^written as JSON and read back: mixup\(alpha=0\.2\) \+ label_smoothing\(.*\) \+ rcad\(alpha=1\.0, .*\)$",
         r"^conflict: expected one method to set the mix augmentation, but got 'mixup' and 'cutmix'$",
     ],
-    "regression": [
-        r"^RCAD +5\.\d{3} ± 0\.\d{3} +5\d\.\d ± \d\.\d$",
-        r"^NLL, random direction minus RCAD: [+-]\d\.\d{3} ± \d\.\d{3} \(standard error\)$",
-    ],
+    "regression": [r"^RCAD +5\.\d{3} ± 0\.\d{3} +5\d\.\d ± \d\.\d$"],
     "lightning_trainer": [
         r"^with the mixin +8\d\.\d% of 1697 test images, NLL 0\.\d{3}$",
-        r"^ +parts of the last loss: \{'rcad/loss': -?\d\.\d+, 'rcad/nll': 0\.\d+, 'rcad/entropy': \d\.\d+\}$",
         r"^callback and mixin: weights differ by at most (0e\+00|\de-0[5-9])$",
     ],
-    "lightning_fabric": [
-        r"^erm +accuracy 8\d\.\d%, NLL 0\.\d{3}; parts of the last loss \{'nll': 0\.\d+\}$",
-        r"^rcad\(alpha=0\.8, lam=0\.5\) +accuracy 8\d\.\d%, NLL 0\.\d{3}; .*'rcad': -\d\.\d+\}$",
-    ],
+    "lightning_fabric": [r"^rcad\(alpha=0\.8, lam=0\.5\) +accuracy 8\d\.\d%, NLL 0\.\d{3}; .*'rcad': -\d\.\d+\}$"],
     "timm_task": [
-        r"^inputs from -1\.0 to 1\.0, as timm's loader gives them$",
-        r"^RCADTask +[78]\d\.\d% of 1597 test images, NLL \d\.\d{3} \{'rcad/loss': .*'rcad/entropy': \d\.\d+\}$",
+        r"^RCADTask +[78]\d\.\d% of 1597 test images, NLL \d\.\d{3} \{'rcad/loss': .*'rcad/entropy': \d\.\d+\}$"
     ],
     "huggingface_text": [
-        r"^alpha, measured on the embeddings before training: 0\.\d\d$",
         r"^RCADTrainer: test accuracy [67]\d\.\d%, NLL 0\.\d{3} \(one seed\)$",
         r"^with lam=0 the parameters equal the plain Trainer's, bit for bit: True$",
     ],
@@ -49,21 +35,13 @@ KEY_LINES = {
         r"^RCAD: accuracy 8\d\.\d%, NLL 0\.\d{3} on 1697 test images \(one seed\)$",
         r"^with lam=0 the parameters equal the plain loop's, bit for bit: True$",
     ],
-    "skorch_grid": [
-        r"^rcad: best \{'alpha': \d\.\d, 'lam': 0\.\d\}, test accuracy (8|9)\d\.\d%, NLL 0\.\d{3}$",
-        r"^parts of the last loss: \[\d\.\d+, \d\.\d+\]$",
-    ],
+    "skorch_grid": [r"^rcad: best \{'alpha': \d\.\d, 'lam': 0\.\d\}, test accuracy (8|9)\d\.\d%, NLL 0\.\d{3}$"],
     "scikit_learn": [
-        r"^alpha, measured on the standardised table: \d\.\d\d; method: rcad\(alpha=.*\)$",
-        r"^probabilities of a new row: \{'class_0': \d\.\d+, 'class_1': \d\.\d+, 'class_2': \d\.\d+\}$",
         r"^rcad +accuracy +\d\d\.\d%, NLL \d\.\d{3} \(5 folds\)$",
         r"^saved without pickle, and the same after loading: True$",
         r"^90% intervals hold \d\d% of 111 test targets",
     ],
-    "embeddings": [
-        r"^longest step of a padding position: 0\.0$",
-        r"^length of each example's whole step: \[2\.0(, 2\.0){7}\]$",
-    ],
+    "embeddings": [r"^longest step of a padding position: 0\.0$"],
 }
 
 
@@ -73,12 +51,6 @@ def test_every_example_is_short_says_what_it_shows_and_is_tested() -> None:
         text = path.read_text(encoding="utf-8")
         assert len(ast.get_docstring(ast.parse(text)).splitlines()) == 2, path
         assert 40 <= len(text.splitlines()) <= 90, path
-
-
-def test_without_timm_its_example_says_what_to_install(program: Program) -> None:
-    code, _, said = program("import documents, sys; sys.modules['timm'] = None; documents.example('timm_task')")
-    hint = "in the folder of rcad, pip install -c constraints.txt -e '.[timm]'"
-    assert (code, said) == (1, f"expected timm to be installed: {hint}\n")
 
 
 @pytest.mark.slow

@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 
-import rcad
-from rcad.study.compare_page import _answer
-
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 FAST = {"own_data": "EPOCHS = 1", "does_it_help": "SEEDS, EPOCHS, BUDGET = 3, 1, 1"}
 """What the cell tagged "parameters" says here."""
@@ -85,28 +82,3 @@ def test_a_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
                 elif not hasattr(value, "_repr_html_"):
                     assert NUMBER.sub("#", repr(value)) == NUMBER.sub("#", "".join(stored["text/plain"])), number
     assert {"own_data": "train on it: rcad train", "does_it_help": "NLL: rcad "}[path.stem] in printed.getvalue()
-
-
-def stored(cell: dict[str, Any]) -> str:
-    """What a cell printed, or its last line's value as text."""
-    (output,) = [one for one in cell["outputs"] if one.get("name") != "stderr" and one["output_type"] != "display_data"]
-    return "".join(output["text"] if output["output_type"] == "stream" else output["data"]["text/plain"])
-
-
-def test_the_answers_in_a_notebook_are_the_ones_of_today(capsys: pytest.CaptureFixture[str]) -> None:
-    """All of "does it help?" that takes seconds, with the numbers it shows; its verdicts in the words of today."""
-    path = next(path for path in NOTEBOOKS if path.stem == "does_it_help")
-    parameters, images, told, table, question, criterion, loop, end = code_cells(path)
-    answer, verdict = ast.literal_eval(stored(question)), stored(table).splitlines()[0]
-    assert verdict == _answer(answer, answer["n"])
-    assert stored(told).splitlines()[0] in "".join(images["outputs"][-1]["data"]["text/markdown"])
-    names: dict[str, Any] = {"rcad": rcad}
-    run_cell("".join(parameters["source"]), "parameters", names)
-    for cell in (criterion, loop):
-        value = run_cell("".join(cell["source"]), path.name, names)
-        assert NUMBER.sub("#", repr(value)) == NUMBER.sub("#", stored(cell))
-    capsys.readouterr()
-    run_cell("".join(end["source"]), path.name, names)
-    printed = (capsys.readouterr().out, stored(end))
-    now, before = ([float(one) for one in re.findall(r"\d+\.\d+", text)] for text in printed)
-    assert now == pytest.approx(before, rel=0.02)

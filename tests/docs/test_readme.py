@@ -47,21 +47,10 @@ def test_the_loop_as_it_stands_has_a_better_likelihood_than_erm_on_few_digits() 
     assert np.mean(gains) > 0, gains
 
 
-def test_the_order_is_idea_install_loop_results_doors() -> None:
-    parts = ["idea.svg", "**Do", "make demo", "rcad.RCAD(", "| ERM (", "few-labels-short.svg", "## Where to"]
-    places = [README.index(part) for part in (*parts, "make test")]
-    assert places == sorted(places)
-
-
 def test_the_picture_of_few_labels_is_that_of_the_records() -> None:
     pictures = tool("pictures")
     drawn = (ROOT / "docs/images/few-labels-short.svg").read_text(encoding="utf-8")
     assert drawn.endswith(pictures.numbers(pictures.few_labels())), "run python tools/pictures.py"
-
-
-def test_the_first_screen_says_what_it_is_and_how_it_stands() -> None:
-    first = " ".join(re.sub(r"<!--.*?-->\n+", "", README, flags=re.DOTALL)[:3600].split())  # what a reader sees
-    assert all(words in first for words in ("drop-in PyTorch loss", "rcad.RCAD()", "make demo", "**Do not use it**"))
 
 
 def test_every_method_is_named_and_targets_exist() -> None:

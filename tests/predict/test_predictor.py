@@ -1,7 +1,6 @@
 """A finished run predicts what it did at its end, from new examples in every form; into a file; in other programs."""
 
 import csv
-import dataclasses
 import io
 import json
 import logging
@@ -13,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 import rcad
 from made import png
@@ -43,7 +41,6 @@ def test_classes_are_those_of_the_run_s_own_test(trained_runs):
     right = np.mean(labels == np.asarray(predictor.classes)[y.numpy()])
     assert 100 * right == pytest.approx(measure(saved.model, saved.problem, x, y)["accuracy"], abs=1e-4)
     assert not predictor.model.training
-    assert not any(p.requires_grad for p in predictor.model.parameters())
     with pytest.raises(rcad.InputError, match="predicts classes; use predict_proba"):
         predictor.predict_interval(x)
 
@@ -56,15 +53,14 @@ def test_a_real_target_is_in_its_own_unit(trained_runs):
     x, y = saved.problem.test
     raw = x.double().numpy() * scales.scale + scales.mean
     mean, deviation = predictor.predict(raw, return_std=True)
-    error = np.sqrt(np.mean((mean - (y.numpy() * scale + center)) ** 2))
-    found = measure(saved.model, saved.problem, x, y)
-    assert error == pytest.approx(found["rmse"], rel=1e-4)
+    assert (predictor.predict(raw) == mean).all()
+    found, y = measure(saved.model, saved.problem, x, y), y.double() * scale + center
+    assert np.sqrt(np.mean((mean - y.numpy()) ** 2)) == pytest.approx(found["rmse"], rel=1e-4)
     target = torch.distributions.Normal(torch.tensor(mean), torch.tensor(deviation))
-    assert -target.log_prob(y.double() * scale + center).mean().item() == pytest.approx(found["nll"], rel=1e-4)
+    assert -target.log_prob(y).mean().item() == pytest.approx(found["nll"], rel=1e-4)
     low, high = predictor.predict_interval(raw, coverage=0.6827).T
     np.testing.assert_allclose(high - mean, deviation, rtol=1e-3)
     np.testing.assert_allclose(mean - low, deviation, rtol=1e-3)
-    assert (predictor.predict(raw) == mean).all()
     least = answer(torch.tensor([[0.5, -100.0], [-1.0, 2.0]], dtype=torch.float64), (10.0, 2.0))
     np.testing.assert_allclose(least.numpy(), [[11, 2 * np.exp(-10)], [8, 2 * np.e]])
     with pytest.raises(rcad.InputError, match="predicts a number"):
@@ -73,31 +69,30 @@ def test_a_real_target_is_in_its_own_unit(trained_runs):
         predictor.predict_interval(raw, coverage=1)
 
 
-def test_it_shows_itself(trained_runs, digits):
+def test_it_shows_itself(trained_runs, own_runs, digits):
     for text in (repr(digits), digits._repr_html_()):
         for words in (run_id("erm"), "grey images of 8x8", "10 classes: 0, 1, 2, 3, 4, 5, 6, 7, ...", "test_accuracy"):
             assert words in text
-    table = rcad.load(trained_runs / run_id("erm", 0, "diabetes"), device="cpu")
-    assert "10 columns: age, sex, bmi" in repr(table)
-    assert "a number, with its deviation" in repr(table)
+    table = repr(rcad.load(trained_runs / run_id("erm", 0, "diabetes"), device="cpu"))
+    assert ("10 columns: age, sex, bmi" in table, "a number, with its deviation" in table) == (True, True)
+    assert rcad.load(own_runs["floors"], device="cpu").classes == ("0", "1", "2", "3", "4")
 
 
 def test_what_cannot_be_loaded_is_one_line(trained_runs, tmp_path):
     run = run_id("erm")
-    shutil.copytree(trained_runs / run, tmp_path / run)
-    weights = tmp_path / run / WEIGHTS
-    tensors, kept = load_tensors(weights)
-    save_tensors(weights, tensors, {key: value for key, value in kept.items() if key != "shape"})
+    folder = shutil.copytree(trained_runs / run, tmp_path / run)
+    tensors, kept = load_tensors(folder / WEIGHTS)
+    save_tensors(folder / WEIGHTS, tensors, {key: value for key, value in kept.items() if key != "shape"})
     with pytest.raises(rcad.InputError, match=r"trained by an earlier version; remove the run .* and train it again"):
-        rcad.load(tmp_path / run)
+        rcad.load(folder)
     name = next(name for name in tensors if name.endswith("weight"))
-    save_tensors(weights, {**tensors, name: torch.zeros(1)}, kept)
+    save_tensors(folder / WEIGHTS, {**tensors, name: torch.zeros(1)}, kept)
     with pytest.raises(rcad.InputError, match="they are of another model"):
-        rcad.load(tmp_path / run)
-    record = unsealed(json.loads((tmp_path / run / "record.json").read_text()))
-    (tmp_path / run / "record.json").write_text(json.dumps(record | {"status": "interrupted", "finished": None}))
+        rcad.load(folder)
+    record = unsealed(json.loads((folder / "record.json").read_text()))
+    (folder / "record.json").write_text(json.dumps(record | {"status": "interrupted", "finished": None}))
     with pytest.raises(rcad.InputError, match="expected a finished run"):
-        rcad.load(tmp_path / run)
+        rcad.load(folder)
     with pytest.raises(rcad.InputError, match="expected a folder of runs"):
         rcad.load("3f2a", runs=tmp_path / "nowhere")
 
@@ -136,8 +131,7 @@ def test_the_file_of_a_real_target(own_runs, tmp_path):
     assert list(table[0]) == ["row", "id", "prediction", "deviation", "low", "high"]
     for name, wanted in {"prediction": mean, "deviation": deviation, "low": low, "high": high}.items():
         np.testing.assert_allclose([float(row[name]) for row in table], wanted, rtol=1e-6)
-    assert (found["examples"], found["skipped"], found["coverage"]) == (60, [], 0.8)
-    assert [found[key] for key in ("mean", "least", "most")] == pytest.approx([mean.mean(), mean.min(), mean.max()])
+    assert (found["examples"], found["skipped"], found["mean"]) == (60, [], pytest.approx(mean.mean()))
     assert told == [(0, 60), (60, 60)]
 
 
@@ -148,20 +142,16 @@ def test_the_file_of_classes_and_broken_images(own_runs, tmp_path):
     (folder / "d.png").write_bytes(png(keep=30))
     with pytest.raises(rcad.InputError, match=r"d.png"):
         write_csv(predictor, folder, out)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert not out.exists()
     found = write_csv(predictor, folder, out, skip_bad=True)
     (row,) = rows(out)
     assert list(row) == ["file", "prediction", "probability", "p_class0", "p_class1"]
-    assert row["file"] == "b, c.png"
-    assert row["prediction"] == predictor.predict(folder / "b, c.png")[0]
+    assert (row["file"], row["prediction"]) == ("b, c.png", predictor.predict(folder / "b, c.png")[0])
     assert float(row["probability"]) == max(float(row["p_class0"]), float(row["p_class1"]))
-    assert found["examples"] == 1
-    assert "d.png" in found["skipped"][0]
-    assert sum(found["classes"].values()) == 1
+    assert (found["examples"], len(found["skipped"]), sum(found["classes"].values())) == (1, 1, 1)
     (folder / "b, c.png").unlink()
     with pytest.raises(rcad.InputError, match="but all are broken"):
         write_csv(predictor, folder, tmp_path / "none.csv", skip_bad=True)
-    assert not (tmp_path / "none.csv").exists()
 
 
 def test_images_in_memory_and_in_files_are_the_same(digits, tmp_path):
@@ -175,35 +165,27 @@ def test_images_in_memory_and_in_files_are_the_same(digits, tmp_path):
     Image.fromarray(pixels[0, 0]).save(folder / ".thumbs" / "0.png")
     (folder / "notes.txt").write_text("no image")
     np.save(tmp_path / "new.npy", pixels)
-    forms = [torch.from_numpy(pixels), pixels[:, 0], pixels / 255, folder, str(folder.parent), tmp_path / "new.npy"]
-    for form in forms:
+    for form in (torch.from_numpy(pixels), pixels[:, 0], pixels / 255, str(folder.parent), tmp_path / "new.npy"):
         np.testing.assert_allclose(digits.predict_proba(form), wanted, atol=1e-5)
     np.testing.assert_allclose(digits.predict_proba(folder / "007.png"), wanted[7:8], atol=1e-5)
-    examples = digits.preprocessing.read(folder.parent)
-    parts = list(examples.parts)
-    assert (examples.total, examples.headers, len(parts)) == (300, ("file",), 2)
-    assert parts[1].names[0] == ("some/256.png",)
+    parts = list(digits.preprocessing.read(folder.parent).parts)
+    assert (len(parts), parts[1].names[0]) == (2, ("some/256.png",))
 
 
 @pytest.mark.parametrize(
     ("x", "says"),
     [
         (np.zeros((4, 3, 8, 8), np.uint8), r"images of shape \(N, 1, 8, 8\) in the array, but got \(4, 3, 8, 8\)"),
-        (np.zeros((0, 1, 8, 8), np.uint8), r"but got \(0, 1, 8, 8\)"),
         (np.full((4, 8, 8), -0.5), "numbers in .0, 1. in the array, but got values from -0.5 to -0.5"),
         (np.full((4, 8, 8), np.nan), "but got values from nan"),
-        ([["a"]], "expected an array of numbers, a frame or a path"),
         ("nowhere", "expected an image or a folder with images at nowhere, but found nothing"),
-        (".", r"expected an image or a folder with images at \., but found none there"),
         ("words.npy.csv", "at words.npy.csv, but found a file of another kind; the run was trained on images"),
-        ("wide.npy", r"in wide.npy, but got \(4, 8, 8, 3\); bring them to it"),
         ("deep.npy", "in deep.npy, but got values from 4e.04 to 4e.04; divide pixels by the largest there can be"),
         ("words.npy", r"expected an array of numbers, a frame or a path, but got array\(\['a'\], dtype='<U1'\)$"),
     ],
 )
 def test_images_that_do_not_fit(digits, x, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    np.save("wide.npy", np.zeros((4, 8, 8, 3), np.uint8))
     np.save("deep.npy", np.full((4, 8, 8), 40000, np.uint16))
     np.save("words.npy", np.array(["a"]))
     Path("words.npy.csv").write_text("x,y\n1,2\n")
@@ -223,12 +205,6 @@ def test_files_of_another_size(digits, own_runs, tmp_path, caplog):
         resized.predict(tmp_path)
     assert resized.predict(tmp_path, skip_bad=True).shape == (1,)
     assert "1 of 2 images left out: expected" in caplog.text
-    (part,) = resized.preprocessing.read(tmp_path, skip_bad=True).parts
-    assert part.names == [("a.png",)]
-    assert "b.png" in part.bad[0]
-    (tmp_path / "a.png").unlink()
-    with pytest.raises(rcad.InputError, match=r"can be read in .*, but all are broken, e.g.: expected .*b.png"):
-        resized.predict_proba(tmp_path, skip_bad=True)
 
 
 def test_images_of_another_size_in_memory(digits, own_runs, tmp_path):
@@ -242,9 +218,7 @@ def test_images_of_another_size_in_memory(digits, own_runs, tmp_path):
     with Image.open(path) as image:
         np.testing.assert_allclose(resized.predict_proba([image, image]), np.concatenate([wanted] * 2), atol=1e-6)
         assert image.size == (20, 14)
-        with pytest.raises(
-            rcad.InputError, match=r"images of 8x8 as in training, but got 14x20 in image 1; .* --size 8"
-        ):
+        with pytest.raises(rcad.InputError, match=r"8x8 as in training, but got 14x20 in image 1; .* --size 8"):
             digits.predict(image)
     Image.fromarray(pixels).save(tmp_path / "b.png")
     wanted, array = resized.predict_proba(tmp_path / "b.png"), pixels.transpose(2, 0, 1)[None]
@@ -259,54 +233,53 @@ def test_tables_in_every_form_are_the_same(prices, tmp_path):
     path.write_text(flats())
     wanted = prices.predict(path)
     frame = pandas.read_csv(path).drop(columns="price")[["sold", "floor", "city", "area", "id"]]
-    np.testing.assert_allclose(prices.predict(frame), wanted)
     typed = frame.assign(sold=pandas.to_datetime(frame["sold"]), city=frame["city"].astype("category"))
-    np.testing.assert_allclose(prices.predict(typed), wanted)
     typed.to_parquet(tmp_path / "new.parquet")
-    np.testing.assert_allclose(prices.predict(tmp_path / "new.parquet"), wanted)
+    for form in (frame, typed, tmp_path / "new.parquet"):
+        np.testing.assert_allclose(prices.predict(form), wanted)
     examples = prices.preprocessing.read(path)
     assert examples.headers == ("row", "id")  # what names a row predicts nothing, and is kept
     assert next(examples.parts).names[:2] == [("1", "1000"), ("2", "1001")]
     assert prices.predict(frame.iloc[3:4])[0] == pytest.approx(wanted[3])  # a row alone
-    with pytest.raises(rcad.InputError, match="expected one kind of values in each column"):
-        prices.predict(frame.assign(area=["x", *range(59)]))
-    with pytest.raises(rcad.InputError, match=r"each column of the frame, but got: Duplicate column names"):
-        prices.predict(pandas.concat([frame, frame], axis=1))
-    with pytest.raises(rcad.InputError, match="expected at least one row"):
-        prices.predict(frame.iloc[:0])
+    twice = pandas.concat([frame, frame], axis=1)
+    for bad, says in (
+        (frame.assign(area=["x", *range(59)]), "expected one kind of values in each column"),
+        (twice, r"each column of the frame, but got: Duplicate column names"),
+        (frame.iloc[:0], "expected at least one row"),
+    ):
+        with pytest.raises(rcad.InputError, match=says):
+            prices.predict(bad)
 
 
-def test_rows_of_numbers(own_runs, trained_runs):
+def test_rows_of_numbers(trained_runs):
+    pandas = pytest.importorskip("pandas")
     diabetes = rcad.load(trained_runs / run_id("erm", 0, "diabetes"), device="cpu")
     rows = np.random.default_rng(0).normal(size=(7, 10))
-    pandas = pytest.importorskip("pandas")
     names = [code.name for code in diabetes.preprocessing.encoder.codes]
     wanted = diabetes.predict(pandas.DataFrame(rows, columns=names))
-    np.testing.assert_allclose(diabetes.predict(rows), wanted)
-    np.testing.assert_allclose(diabetes.predict(torch.from_numpy(rows)), wanted)
+    for form in (rows, torch.from_numpy(rows)):
+        np.testing.assert_allclose(diabetes.predict(form), wanted)
     with pytest.raises(rcad.InputError, match=r"expected rows with 10 columns: age, .*; but got shape \(7, 9\)"):
         diabetes.predict(rows[:, 1:])
-    floors = rcad.load(own_runs["floors"], device="cpu")
-    assert floors.classes == ("0", "1", "2", "3", "4")
 
 
 def test_what_a_table_lacks_or_adds(prices, tmp_path, caplog):
     path, (header, first, *_) = tmp_path / "new.csv", flats().splitlines()
+
+    def predicted(row):
+        path.write_text(f"{header}\n{row}\n")
+        return prices.predict(path)
+
     with caplog.at_level(logging.WARNING, "rcad"):
-        path.write_text(f"{header}\n{first}\n")
-        known = prices.predict(path)
+        known = predicted(first)
         assert not caplog.messages
-        path.write_text(f"{header}\n{first.replace('Bonn', 'Ulm')}\n")
-        unknown = prices.predict(path)
+        unknown = predicted(first.replace("Bonn", "Ulm"))
     assert caplog.messages == ["categories that training did not have count as unknown: 'city' ('Ulm')"]
-    assert unknown != known
-    path.write_text(f"{header}\n{first.replace('Bonn', '')}\n")
-    assert prices.predict(path) == unknown  # as a missing one does
+    assert predicted(first.replace("Bonn", "")) == unknown != known  # as a missing one does
     with pytest.raises(rcad.InputError, match="expected a table, but found a folder at"):
         prices.predict(tmp_path)
-    path.write_text(f"{header}\n{first.replace('2020-01-01', 'today')}\n")
     with pytest.raises(rcad.InputError, match=r"a date in line 2, column 'sold' .*; correct it, or leave it empty if"):
-        prices.predict(path)
+        predicted(first.replace("2020-01-01", "today"))
 
 
 @pytest.fixture(params=["torch", "onnx"])
@@ -369,18 +342,8 @@ def test_a_file_that_is_off_is_not_written(digits, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_that_cannot_be_exported(digits, tmp_path):
-    class Undecided(nn.Module):
-        def forward(self, x):
-            return torch.eye(10)[: len(x)] if x.sum().item() > 0 else x
-
-    with pytest.raises(rcad.InputError, match="expected a model that torch can export, but Undecided is not"):
-        dataclasses.replace(digits, model=Undecided()).export(tmp_path / "model.pt2")
-
-
-@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
-def test_a_missing_package_names_its_extra(package, digits, tmp_path, monkeypatch):
+def test_a_missing_package_names_its_extra(digits, tmp_path, monkeypatch):
     for name in ("onnx", "onnxscript", "onnxruntime"):
-        monkeypatch.setitem(sys.modules, name, io if name != package else None)
-    with pytest.raises(rcad.MissingExtraError, match=rf"expected {package} to be installed: .*-e '\.\[onnx\]'"):
+        monkeypatch.setitem(sys.modules, name, None if name == "onnxscript" else io)
+    with pytest.raises(rcad.MissingExtraError, match=r"expected onnxscript to be installed: .*-e '\.\[onnx\]'"):
         digits.export(tmp_path / "model.onnx")

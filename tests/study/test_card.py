@@ -70,15 +70,14 @@ def test_what_is_not_a_run_of_ours_is_refused(hub: Hub, trained_runs: Path, tmp_
 
 
 def test_the_card_has_the_numbers_of_the_record(trained_runs: Path) -> None:
-    text = made(trained_runs)
-    store = Store.open(trained_runs, create=False)
+    text, store = made(trained_runs), Store.open(trained_runs, create=False)
     records = [store.get(run_id("rcad", seed)) for seed in (0, 1)]
     accuracy = records[0].metrics["test_accuracy"]
     assert accuracy is not None
     low, high = share_interval(accuracy / 100, records[0].splits["test"].size)
-    assert f"| accuracy | {accuracy:.1f}% [{100 * low:.1f}, {100 * high:.1f}] |" in text
     over = describe([record.metrics["test_accuracy"] or 0.0 for record in records])
     for words in (
+        f"| accuracy | {accuracy:.1f}% [{100 * low:.1f}, {100 * high:.1f}] |",
         f"| {over.mean:.1f} [{max(over.low or 0.0, 0):.1f}, {min(over.high or 0.0, 100):.1f}] |",
         "the mean of 2 seeds with its 95% interval",
         records[0].data_sha256,
@@ -114,9 +113,7 @@ def test_the_card_has_the_comparison(trained_runs: Path, tmp_path: Path) -> None
         made(trained_runs, "erm", tmp_path, "diabetes")
     begun = {key: record[key] for key in ("methods", "seeds")}  # as a comparison that was stopped leaves it
     (tmp_path / "compare.json").write_text(json.dumps(COMPARISON.stamp(begun)))
-    with pytest.raises(
-        InputError, match="to hold what its kind has, but got KeyError: 'data'; finish it with rcad comp"
-    ):
+    with pytest.raises(InputError, match="but got KeyError: 'data'; finish it with rcad comp"):
         made(trained_runs, comparison=tmp_path)
 
 
@@ -128,15 +125,13 @@ def test_the_command(hub: Hub, trained_runs: Path, tmp_path: Path, capsys: pytes
     assert rcad_command([*words, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["address"] == f"hf:me/digits@{told['commit']}"
-    (tmp_path / "new").mkdir()
-    (tmp_path / "new" / "a.png").write_bytes(png(8))
-    predict = ["predict", "hf:me/digits", "--data", str(tmp_path / "new"), "--out", str(tmp_path / "out.csv")]
+    (tmp_path / "new.png").write_bytes(png(8))
+    predict = ["predict", "hf:me/digits", "--data", str(tmp_path / "new.png"), "--out", str(tmp_path / "out.csv")]
     assert rcad_command(predict) == 0, capsys.readouterr()
     assert (tmp_path / "out.csv").read_text().count("\n") == 2
     capsys.readouterr()
     assert rcad_command(["push", run_id("rcad"), "digits", "--runs", str(trained_runs)]) == 2
     assert "expected a repository like owner/name" in capsys.readouterr().err
-    assert rcad_command(["push", "no-such", "me/digits", "--runs", str(trained_runs)]) == 2
 
 
 def test_without_a_server_there_is_one_line(trained_runs: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 SUITES = ("calibration", "corruptions")
 
 
-def test_one_radius_may_be_a_number(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="expected a folder of runs"):  # which is looked for next
-        rcad.evaluate_run(attack_eps=0.05, runs=tmp_path / "nowhere")
-
-
 @pytest.fixture(scope="module")
 def outcomes(store: Store) -> dict[str, Outcome]:
     loader = RunLoader(store, device="cpu")
@@ -63,10 +58,9 @@ def test_groups_numbers_and_differences(outcomes: dict[str, Outcome]) -> None:
     assert [group["name"] for group in (erm, rcad)] == ["erm", "rcad"]
     assert erm["seeds"] == rcad["seeds"] == [0, 1]
     assert rcad["runs"] == [run_id("rcad", 0), run_id("rcad", 1)]
-    nll = of_both(outcomes, "nll")
-    assert rcad["numbers"]["nll"]["values"] == nll["rcad"]
-    assert rcad["numbers"]["nll"]["mean"] == pytest.approx(sum(nll["rcad"]) / 2)
-    assert rcad["numbers"]["nll"]["sd"] == pytest.approx(abs(nll["rcad"][0] - nll["rcad"][1]) / 2**0.5)
+    values = of_both(outcomes, "nll")["rcad"]
+    expected = {"mean": pytest.approx(sum(values) / 2), "sd": pytest.approx(abs(values[0] - values[1]) / 2**0.5)}
+    assert rcad["numbers"]["nll"] == {"values": values, **expected}
     assert erm["comparison"] is None
     assert erm["numbers"]["mce"]["values"] == [100, 100]
     own = [mce(errors(outcomes[run_id("rcad", s)]), errors(outcomes[run_id("erm", s)])) for s in (0, 1)]
@@ -80,21 +74,14 @@ def test_three_seeds_are_tested(outcomes: dict[str, Outcome]) -> None:
     # Each seed draws its own split of one data set, so that test sets overlap.
     expected = paired([*nll["rcad"], 0.5], [*nll["erm"], 0.75], test_ratio=359 / 180)
     assert rcad["comparison"]["differences"]["nll"] == pytest.approx({**expected.to_dict(), "why": None})
-    assert rcad["comparison"]["note"] == (
-        "Over 3 common seeds, each interval at 95%, not corrected for their number. The splits overlap; intervals are "
-        "corrected for that (Nadeau and Bengio, 2003)."
-    )
+    assert rcad["comparison"]["note"].endswith("intervals are corrected for that (Nadeau and Bengio, 2003).")
 
 
-UNTESTED = dict.fromkeys(("se", "low", "high", "t", "df", "p_less", "p_greater", "p_two"))
-
-
-@pytest.mark.parametrize("gap", [0.1, 0.0])
-def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outcome]) -> None:
+def test_without_a_spread_there_is_no_test(outcomes: dict[str, Outcome]) -> None:
     erm = [0.3, 0.7, 98.1]
     # Rounding: the differences are equal on paper only.
-    rcad = [value + gap for value in erm]
-    assert gap == 0.0 or len({a - b for a, b in zip(rcad, erm, strict=True)}) > 1
+    rcad = [value + 0.1 for value in erm]
+    assert len({a - b for a, b in zip(rcad, erm, strict=True)}) > 1
     every = []
     for name, values, nll in (("erm", erm, 0.5), ("rcad", rcad, 0.9)):
         first, second = (outcomes[run_id(name, seed)] for seed in (0, 1))
@@ -102,7 +89,8 @@ def test_without_a_spread_there_is_no_test(gap: float, outcomes: dict[str, Outco
         every.append(changed(first, 2, nll=nll, ece=values[2]))
     _, group = summary(every, ("calibration",), QUICK, 1.0)["groups"]
     found = group["comparison"]["differences"]
-    assert found["ece"] == {**UNTESTED, "mean": pytest.approx(gap), "why": "no spread"}
+    untested = dict.fromkeys(("se", "low", "high", "t", "df", "p_less", "p_greater", "p_two"))
+    assert found["ece"] == {**untested, "mean": pytest.approx(0.1), "why": "no spread"}
     assert found["nll"]["p_two"] > 0
 
 
@@ -113,10 +101,8 @@ def test_too_few_seeds_of_erm_are_said(outcomes: dict[str, Outcome]) -> None:
     assert rcad["comparison"]["note"] == "A difference to erm needs 2 or more common seeds, but there is 1."
     assert rcad["numbers"]["mce"]["values"][0] is None
     (rcad,) = summary(chosen[:1], SUITES, QUICK, 1.0)["groups"]
-    assert rcad["comparison"] is None
+    assert (rcad["comparison"], rcad["numbers"]["nll"]["sd"], "mce" in rcad["numbers"]) == (None, None, False)
     assert "No ERM run" in rcad["notes"][0]
-    assert "mce" not in rcad["numbers"]
-    assert rcad["numbers"]["nll"]["sd"] is None
 
 
 def test_names_tell_groups_apart(outcomes: dict[str, Outcome], loader: RunLoader) -> None:
@@ -154,21 +140,20 @@ def test_alphas_measured_on_each_split_are_one_method(outcomes: dict[str, Outcom
 
 def test_the_python_entry(trained_runs: Path, tmp_path: Path) -> None:
     chosen = [run_id(method, seed)[:12] for method in ("rcad", "erm") for seed in (1, 0)]
-    report = rcad.evaluate_run(chosen, ["calibration"], limit=24, runs=trained_runs, device="cpu", out=tmp_path / "out")
+    settings = {"limit": 24, "attack_eps": 0.05, "device": "cpu"}  # one radius may be a number
+    report = rcad.evaluate_run(chosen, ["calibration"], runs=trained_runs, out=tmp_path / "out", **settings)
     assert list(report.numbers) == ["erm", "rcad"]
     measured = [group["numbers"]["nll"]["mean"] for group in report.record["groups"]]
     assert [numbers["nll"] for numbers in report.numbers.values()] == measured
     assert report.table.header[:2] == ["method", "accuracy, %"]
-    assert len(report.figures) == 2
     assert "<h2>Calibration</h2>" in report._repr_html_()
     assert str(report).count("\nCalibration\n") == 1
     page, text, record = report.files
-    assert page.read_text().count("<svg ") == 2
+    assert page.read_text().count("<svg ") == len(report.figures) == 2
     assert "## Against ERM" in text.read_text() == report._repr_markdown_()
-    assert unsealed(json.loads(record.read_text())) == report.record
     read = type(report).read(record)
+    assert unsealed(json.loads(record.read_text())) == report.record
     assert (read.numbers, repr(read)) == (report.numbers, repr(report))
     record.write_text(json.dumps({"kind": "rcad evaluation", "schema": 1, "suites": ["calibration"]}))
-    for show in (str, repr):
-        with pytest.raises(InputError, match="expected a record of kind 'rcad evaluation' to hold what its kind has"):
-            show(type(report).read(record))
+    with pytest.raises(InputError, match="expected a record of kind 'rcad evaluation' to hold what its kind has"):
+        str(type(report).read(record))
