@@ -1,57 +1,41 @@
 """The switches of the process that a run sets and gives back."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from rcad.errors import InputError
+from one_line import fails_in_one_line
 from rcad.train.machine import deterministic, keep_kernels, pick_device, pick_devices, timed
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
-
-@pytest.mark.parametrize(
-    ("wanted", "device", "inside"),
-    [
-        (False, CPU, (False, False)),
-        (True, CPU, (True, False)),
-        (False, CUDA, (False, True)),
-        (True, CUDA, (True, False)),
-    ],
-)
-def test_algorithms(
-    wanted: bool, device: torch.device, inside: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_algorithms(wanted: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def now() -> tuple[bool, bool]:
         return torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
 
     before, switched = now(), []
     switch = torch.use_deterministic_algorithms
     monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: (switched.append(on), switch(on)))
-    with deterministic(wanted, device):
-        assert now() == inside
+    with deterministic(wanted, torch.device(device)):
+        assert now() == (wanted, not wanted and device == "cuda")
     assert now() == before
     assert switched == [True, False] * wanted  # torch loads its compiler for it, a second at the start of every run
 
 
 def test_start_up_is_timed_where_asked_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.delenv("RCAD_TIMES", raising=False)
-    with timed("data", "run 1", CPU):
-        assert not caplog.messages
-    monkeypatch.setenv("RCAD_TIMES", "1")
-    with timed("capture", "rcad, 5 joined", CPU):
-        pass
-    (line,) = caplog.messages
-    assert line.startswith("times: capture 0.00 s, ")
-    assert line.endswith(" s after the start, of rcad, 5 joined")
+    for asked in ("", "1"):
+        monkeypatch.setenv("RCAD_TIMES", asked)
+        with timed("capture", "rcad, 5 joined", torch.device("cpu")):
+            assert not caplog.messages
+    assert re.fullmatch(r"times: capture 0\.00 s, .* s after the start, of rcad, 5 joined", caplog.messages[0])
 
 
 def test_kernels_are_kept_in_the_cache_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", "mine")
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "x")
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
+    monkeypatch.setattr(os, "environ", {"TRITON_CACHE_DIR": "mine"})
     keep_kernels(tmp_path)
     assert os.environ["TRITON_CACHE_DIR"] == "mine"
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kernels" / "inductor")
@@ -64,12 +48,12 @@ def test_several_devices_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch)
     given = {("2", "cpu"): ("cpu", "cpu"), ("2",): ("cuda:0", "cuda:1"), ("3, 1",): ("cuda:3", "cuda:1")}
     for words, names in (given | {("1,", "cuda"): ("cuda:1",)}).items():
         assert pick_devices(*words) == names
-    refused = {(wrong,): "--devices to be a number" for wrong in ("", "a", "1,1", "-1", "1,,2")} | {
-        ("0,1", "cpu"): "say how many processes",
-        ("0",): "--devices to be a number .* but got '0'; for the first GPU alone: --device cuda:0",
-        ("0,4",): "expected one of the 4 GPUs that torch sees, but got cuda:4",
-        ("2", "cuda:1"): "got both: cuda:1 and 2",
-    }
-    for words, says in refused.items():
-        with pytest.raises(InputError, match=says):
+    for says, *words in (
+        *(("--devices to be a number", wrong) for wrong in ("", "a", "1,1", "-1", "1,,2")),
+        ("say how many processes", "0,1", "cpu"),
+        ("but got '0'; for the first GPU alone: --device cuda:0", "0"),
+        ("expected one of the 4 GPUs that torch sees, but got cuda:4", "0,4"),
+        ("got both: cuda:1 and 2", "2", "cuda:1"),
+    ):
+        with fails_in_one_line(says):
             pick_devices(*words)
