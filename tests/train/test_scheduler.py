@@ -2,16 +2,18 @@
 
 import os
 import signal
-from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from made import images
+from one_line import fails_in_one_line
 from rcad.errors import InputError
 from rcad.runs import locks
 from rcad.runs.config import RunConfig
@@ -26,7 +28,7 @@ from rcad.train.one_gpu import OneGPU, in_shares
 from rcad.train.place import Place
 from rcad.train.processes import Processes
 from rcad.train.scheduler import Work, choose_backend, one_by_one, schedule
-from rcad.train.stop import Interrupted, Stop, exit_code, stopping
+from rcad.train.stop import Interrupted, exit_code, stopping
 from tiny_runs import Watcher, arrays_in
 
 STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
@@ -45,78 +47,60 @@ def written(config: RunConfig, status: Status = "done") -> RunRecord:
     return RunRecord(config=config, status=status, started=STARTED, finished=finished, metrics={"test_accuracy": 50.0})
 
 
-class Broken:
-    """Stands for `run`: works until a given call, and there does what it is told to."""
+@pytest.mark.parametrize("how", [None, KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("at", [0, 1, 3])
+def test_whatever_stops_it_nothing_finished_is_repeated(at: int, how: Any, place: Place, monkeypatch: Any) -> None:
+    made, ends = list[int](), [how]
 
-    def __init__(self, at: int, how: Callable[[RunConfig, Stop], RunRecord]) -> None:
-        self.at, self.how = at, how
-        self.made: Counter[int] = Counter()
-
-    def __call__(self, config: RunConfig, place: Place, *others: object, stop: Stop, **options: object) -> RunRecord:
-        if sum(self.made.values()) == self.at:
-            self.at = -1
-            return self.how(config, stop)
-        self.made[config.seed] += 1
-        record = written(config, "diverged" if config.seed == 3 else "done")
-        place.store.write(record)
+    def run(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
+        if len(made) == at and ends:
+            if error := ends.pop():
+                raise error
+            os.kill(os.getpid(), signal.SIGTERM)
+            return written(config, "interrupted")
+        made.append(config.seed)
+        place.store.write(record := written(config, "diverged" if config.seed == 3 else "done"))
         return record
 
-
-def asked_to_stop(config: RunConfig, stop: Stop) -> RunRecord:
-    os.kill(os.getpid(), signal.SIGTERM)
-    return written(config, "interrupted")
-
-
-def killed(config: RunConfig, stop: Stop) -> RunRecord:
-    raise KeyboardInterrupt
-
-
-def crashed(config: RunConfig, stop: Stop) -> RunRecord:
-    raise RuntimeError("the machine is on fire")
-
-
-@pytest.mark.parametrize("how", [asked_to_stop, killed, crashed])
-@pytest.mark.parametrize("at", [0, 1, 3])
-def test_whatever_stops_it_nothing_finished_is_repeated(
-    at: int, how: Callable[[RunConfig, Stop], RunRecord], place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = Broken(at, how)
     monkeypatch.setattr(engine, "run", run)
-    try:
+    with nullcontext() if how is None else pytest.raises(how):
         outcome = schedule(CONFIGS, place)
         assert (outcome.exit_code, outcome.unfinished, outcome.complete) == (143, 4 - at, False)
-        left = "1 run" if at == 3 else f"{4 - at} runs"
-        assert outcome.words() == f"stopped: {left} left; run the same command to continue"
-    except (KeyboardInterrupt, RuntimeError):
-        assert how is not asked_to_stop
-    assert sum(run.made.values()) == at
+        assert outcome.words().endswith(f"{4 - at} run{'s' * (at < 3)} left; run the same command to continue")
+    assert len(made) == at
     outcome = schedule(CONFIGS, place)
-    assert run.made == Counter(range(4))
+    assert made == [0, 1, 2, 3]
     assert (outcome.complete, outcome.words(), outcome.exit_code) == (True, "", 1)  # one diverged
     assert len(outcome.already) == at
-    monkeypatch.setattr(engine, "run", lambda *words, **options: pytest.fail("no run is left"))
-    assert [record.config.seed for record in schedule(CONFIGS, place).records] == [0, 1, 2, 3]
+    assert [record.config.seed for record in schedule(CONFIGS, place).records] == made == [0, 1, 2, 3]
 
 
-def test_a_signal_in_a_runs_last_moment_is_not_lost(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    def finishing(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
-        options["stop"].at_once = False  # type: ignore[attr-defined]  # as a run says when it begins
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_signal_in_a_runs_last_moment_is_not_lost_and_one_before_the_first_ends_it_at_once(
+    begun: bool, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: while torch is imported, say. An hour of that would be heard through otherwise."""
+
+    def run(config: RunConfig, place: Place, *others: object, **options: Any) -> RunRecord:
+        if begun:
+            options["stop"].at_once = False  # as a run says when it begins
         os.kill(os.getpid(), signal.SIGINT)
         place.store.write(record := written(config))
         return record
 
-    monkeypatch.setattr(engine, "run", finishing)
+    monkeypatch.setattr(engine, "run", run)
     outcome = schedule(CONFIGS, place)
-    assert (outcome.exit_code, outcome.unfinished) == (130, 3)
-    last = schedule(CONFIGS[:2], place)
-    assert (last.exit_code, last.words()) == (130, "stopped: every run is done")
+    assert (outcome.exit_code, outcome.unfinished, len(place.store.ids())) == (130, 4 - begun, begun)
+    last = schedule(CONFIGS[: 1 + begun], place)
+    assert last.words() == "stopped: " + (
+        "every run is done" if begun else "1 run left; run the same command to continue"
+    )
 
 
 def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("rcad.train.stop.time.monotonic", lambda: now[0])
     monkeypatch.setattr(scheduler, "SHOW_S", -1.0)
-
     passing = Watcher(lambda watcher: watcher.text, lambda: now.__setitem__(0, 61.0))
     (done,) = schedule(CONFIGS[:1], place).records
     outcome = schedule([*CONFIGS[:1], config(7, epochs=100_000), config(8)], place, passing, minutes=1)
@@ -131,27 +115,22 @@ def test_what_cannot_end_in_time_is_not_begun(place: Place, monkeypatch: pytest.
 
     def taking_its_time(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
         begun.append(config.seed)
-        seconds = 10.0 * config.train.epochs
-        now[0] += seconds
+        now[0] += (seconds := 10.0 * config.train.epochs)
         place.store.write(record := replace(written(config), timings={"train_seconds": seconds}))
         return record
 
     monkeypatch.setattr("rcad.train.stop.time.monotonic", lambda: now[0])
     monkeypatch.setattr(engine, "run", taking_its_time)
-    asked = [config(0, epochs=2), config(1, epochs=2), config(2, epochs=4), config(3, epochs=1)]
+    asked = [config(seed, epochs=epochs) for seed, epochs in enumerate((2, 2, 4, 1))]
     outcome = schedule(asked, place, minutes=1)  # 20 s, 20 s, then 40 s of which 20 are left, then 10 s
     assert begun == [0, 1, 3]
-    assert outcome.words() == "the time is up: 1 run left; run the same command to continue"
-    assert (outcome.exit_code, outcome.out_of_time) == (2, True)
-    assert not schedule(asked, place).unfinished
+    assert (outcome.exit_code, outcome.out_of_time, outcome.unfinished) == (2, True, 1)
 
 
 def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
-    watcher, again = Watcher(), Watcher()
-    spelled = replace(CONFIGS[0], method=(("label_smoothing", (("eps", 0.01),)),))
-    outcome = schedule([CONFIGS[0], spelled, CONFIGS[0]], place, watcher)
-    assert len(outcome.records) == len({record.id for record in outcome.records}) == 2
-    assert sum(note.startswith("done: ") for note in watcher.notes) == 2
+    first, again = Watcher(), Watcher()
+    assert len(schedule([*CONFIGS[:2], CONFIGS[0]], place, first).records) == 2
+    assert sum(note.startswith("done: ") for note in first.notes) == 2
     schedule(CONFIGS[:1], place, again)
     assert [note.split("  ")[0] for note in again.notes] == ["done already: erm on digits[:60], seed 0"]
 
@@ -166,17 +145,10 @@ def test_busy_runs_are_left_to_others_and_looked_at_again(place: Place, monkeypa
     assert sum("seed 1  left to process" in note for note in watcher.notes) == 2
     with pytest.raises(BusyError):
         schedule(CONFIGS[1:2], place)
-    other = place.store.lock(config(9))
-    with pytest.raises(InputError, match="expected one of 2 runs to be free, but process"):
+    with place.store.lock(config(9)), fails_in_one_line("expected one of 2 runs to be free, but process"):
         schedule([CONFIGS[1], config(9)], place)
-    other.release()
     train = engine.run
-
-    def freeing(*words: Any, **options: Any) -> RunRecord:
-        lock.release()
-        return train(*words, **options)
-
-    monkeypatch.setattr(engine, "run", freeing)
+    monkeypatch.setattr(engine, "run", lambda *words, **options: (lock.release(), train(*words, **options))[1])
     assert schedule([CONFIGS[1], config(9)], place).complete
 
 
@@ -191,8 +163,6 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
         first.overall(5, 10, "epoch 5/10")  # goes on from a checkpoint
         first.overall(7.5, 10, "epoch 7/10")
         second.overall(1, 10, "epoch 1/10")
-        second.note("digits: 10 classes")
-        first.note("digits: 10 classes")
         work.listener.ended(written(work.configs[0]))
         work.listener.ended(written(work.configs[2]))  # told of at its end only, as by another machine
         work.listener.ended(written(work.configs[1], "interrupted"))
@@ -201,7 +171,6 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
     assert watcher.shares == [(0.0, 25.0), (2.5, 25.0), (2.5, 24.0), (5.0, 24.0), (15.0, 24.0)]
     assert watcher.texts[1] == "1 of 4 runs done; erm on digits[:60], seed 1: epoch 7/10"
     assert "2 at work" in watcher.texts[2]
-    assert watcher.notes.count("digits: 10 classes") == 1
     assert (outcome.unfinished, outcome.exit_code) == (1, 130)
 
 
@@ -275,8 +244,7 @@ def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
 ) -> None:
     killing(1)
     configs = [config(seed, 3, arrays) for seed in range(4)]
-    before, watcher = dict(os.environ), Watcher()
-    taken: list[list[int]] = []
+    before, taken, watcher = dict(os.environ), list[list[int]](), Watcher()
     hand_out = processes._Crew._hand_out
 
     def seen(self: Any, worker: Any) -> None:
@@ -287,10 +255,9 @@ def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
     monkeypatch.setattr(Processes, "_shares", lambda self, work: [work.configs[:3], work.configs[3:]])
     outcome = schedule(configs, replace(place, devices=("cpu",) * 2, checkpoint_seconds=0.0), watcher)
     assert deaths(tmp_path) == 1
-    assert [record.status for record in outcome.records] == ["done"] * 4
+    assert {(record.status, record.device) for record in outcome.records} == {("done", "CPU, 1 thread")}
     assert [one for one in taken if one] == [[0, 1, 2], [3], [1], [2]]
     assert dict(os.environ) == before
-    assert {record.device for record in outcome.records} == {"CPU, 1 thread"}
     assert any(note.startswith("going on after ") and " epoch" in note for note in watcher.notes)
     assert outcome.records[1].metrics == metrics_of(configs[1], place)
 
@@ -308,9 +275,8 @@ def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
 ) -> None:
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
     killing(99)
-    with pytest.raises(
-        InputError, match=r"ended with -9 \(killed, out of memory, or .*\) on erm on .*arrays.npz, seed 1"
-    ):
+    words = r"ended with -9 \(killed, out of memory, or .*\) on erm on .*arrays.npz, seed 1"
+    with pytest.raises(InputError, match=words):
         schedule([config(seed, 2, arrays) for seed in range(2)], place, backend=Processes(1))
     assert deaths(tmp_path) == 2
     assert place.store.status(config(0, 2, arrays)) == "done"
@@ -380,45 +346,20 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth: int, tested: float, plac
 def test_a_signal_while_data_are_read_ends_it(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     images(classes=2, each=8)
-    reading = Watcher(lambda watcher: watcher.details, signal.SIGTERM)
-    place = replace(place, cache_dir=tmp_path / "cache")
-    settings = ("model.width=4", "train.epochs=1")
-    first = configure("images", [("erm", ())], settings=settings)
-    outcome = schedule([first, replace(first, seed=1)], place, reading)
+    reading, place = (
+        Watcher(lambda watcher: watcher.details, signal.SIGTERM),
+        replace(place, cache_dir=tmp_path / "cache"),
+    )
+    outcome = schedule([config(0, 1, "images"), config(1, 1, "images")], place, reading)
     assert (outcome.exit_code, outcome.records, outcome.unfinished) == (143, (), 2)
-    assert outcome.words() == "stopped: 2 runs left; run the same command to continue"
     assert len(reading.details) == 1
     assert place.store.ids() == []
     assert not list((tmp_path / "cache").rglob("*partial*"))
-    assert schedule([first], place).complete
-
-
-def test_a_signal_while_it_starts_ends_it_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While torch is imported, say: an hour of that would be heard through otherwise."""
-    after: list[str] = []
-
-    def starting(*_: object, **__: object) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        after.append("heard through")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(engine, "run", starting)
-        outcome = schedule([config()], place)
-    assert (outcome.exit_code, outcome.unfinished, after) == (130, 1, [])
-    assert outcome.words() == "stopped: 1 run left; run the same command to continue"
-    assert schedule([config()], place).complete
+    assert schedule([config(0, 1, "images")], place).complete
 
 
 def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[str] = []
-    read = task.read
-
-    def counted(config: Any, *words: Any, **options: Any) -> Any:
-        reads.append(config.name)
-        return read(config, *words, **options)
-
-    monkeypatch.setattr(task, "read", counted)
-    other = replace(config(9, epochs=1), data=replace(config().data, name="digits[:70]"))
-    table = configure("diabetes", [("erm", ())], epochs=1)
-    assert schedule([config(0, epochs=1), config(1, epochs=1), other, table, config(2, epochs=1)], place).complete
-    assert reads == ["digits[:60]", "diabetes", "digits[:60]"]
+    monkeypatch.setattr(task, "read", read := Mock(wraps=task.read))
+    other, table = config(9, 1, "digits[:70]"), configure("diabetes", [("erm", ())], epochs=1)
+    assert schedule([config(0, 1), config(1, 1), other, table, config(2, 1)], place).complete
+    assert [call.args[0].name for call in read.call_args_list] == ["digits[:60]", "diabetes", "digits[:60]"]
