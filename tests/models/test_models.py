@@ -241,9 +241,7 @@ def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pyte
     assert caplog.text.count("has 7 outputs, but 3 are needed: the last layer starts anew") == 1
 
 
-def test_a_last_layer_that_starts_anew_is_not_told_of_weights_that_do_not_fit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_last_layer_that_starts_anew_is_not_told_of_weights_that_do_not_fit(tmp_path: Path, caplog: Any) -> None:
     with fails_in_one_line(match="'conv1.weight' of shape"):
         load(net(2), net(1, num_outputs=7, width=8).state_dict(), tmp_path)
     assert caplog.text == ""
@@ -257,9 +255,7 @@ def test_the_folder_of_a_run_stands_for_its_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("own_statistics", [True, False])
-def test_colours_are_summed_for_grey_images(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, own_statistics: bool
-) -> None:
+def test_colours_are_summed_for_grey_images(tmp_path: Path, caplog: Any, own_statistics: bool) -> None:
     source = net(1).eval()
     lacking = () if own_statistics else ("normalize", "num_batches")  # as files of other programs are
     content = {key: value for key, value in source.state_dict().items() if not any(word in key for word in lacking)}
