@@ -1,12 +1,14 @@
 """One run by several processes: the weights, the numbers and the resumes of one process."""
 
+import functools
 import logging
 import os
 import signal
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -76,15 +78,13 @@ getattr(these, sys.argv[1])(*sys.argv[2:-1])
 def runs_in_a_rank(name: str) -> None:
     torch.set_num_threads(1)
     place = place_in(folder := Path(name))
+    streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
     with connected(torch.device("cpu")) as ranks:
-        for case in CASES:
-            config = config_of(case)
-            assert make_together(ranks, config, place, SILENT, minutes=None).complete
-        streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
-        on_disk = streamed_config(folder.with_name("images"))
-        assert make_together(ranks, on_disk, streaming, SILENT, minutes=None).complete
-        again = make_together(ranks, config, place, SILENT, minutes=None)
-        assert again.already == {config_id(config)}
+        make = functools.partial(make_together, ranks, progress=SILENT, minutes=None)
+        assert make(streamed_config(folder.with_name("images")), streaming).complete
+        for config in map(config_of, CASES):
+            assert make(config, place).complete
+        assert make(config, place).already == {config_id(config)}
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +110,11 @@ def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) 
         assert wanted.splits["train"].size % 20 == LAST.get(case, 1)
         assert_alike(several, alone, config)
         assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
-        for name, value in wanted.metrics.items():
-            assert found.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), (case, name)
+        assert found.metrics == pytest.approx(dict(wanted.metrics), rel=1e-3, abs=1e-4), case
         for one, other in zip(found.epochs, wanted.epochs, strict=True):
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
             assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.6)
-    config = streamed_config(alone.store.path.with_name("images"))
-    assert_alike(several, alone, config)
+    assert_alike(several, alone, streamed_config(alone.store.path.with_name("images")))
     assert len(several.store.records()) == len(CASES) + 1
 
 
@@ -149,77 +147,64 @@ def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) 
 
 
 @pytest.fixture
-def by_force(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The signals that torch's launcher has taken to end who has not ended in the time that it was given."""
-    taken: list[int] = []
+def by_force(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Called by torch's launcher to end who has not ended in the time that it was given."""
+    kill = Mock(return_value=signal.SIGKILL)
+    monkeypatch.setattr("torch.distributed.elastic.multiprocessing.api._get_kill_signal", kill)
+    return kill
 
-    def kill_signal() -> signal.Signals:
-        taken.append(signal.SIGKILL)
-        return signal.SIGKILL
 
-    monkeypatch.setattr("torch.distributed.elastic.multiprocessing.api._get_kill_signal", kill_signal)
-    return taken
+@pytest.fixture
+def in_second_epoch(forked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Has a process of this rank do something, once, when the second epoch begins."""
+    run_steps = Trainer._run_steps
+
+    def does(rank: str, act: Callable[[], object]) -> None:
+        once = tmp_path / f"acted{rank}"
+
+        def acting(self: Trainer, pause: Any) -> Any:
+            if self.epoch == 1 and os.environ.get("RANK") == rank and not once.exists():
+                once.touch()
+                act()
+            return run_steps(self, pause)
+
+        monkeypatch.setattr(Trainer, "_run_steps", acting)
+
+    return does
 
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all_and_another_number_goes_on(
-    alone: Place,
-    tmp_path: Path,
-    forked: None,
-    by_force: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    alone: Place, tmp_path: Path, in_second_epoch: Any, by_force: Mock, monkeypatch: Any, caplog: Any
 ) -> None:
-    run_steps, died, late = Trainer._run_steps, tmp_path / "died", tmp_path / "late"
-
-    def killed(self: Trainer, pause: Any) -> Any:
-        if self.epoch == 1 and os.environ.get("RANK") == "1" and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.epoch == 1 and not late.exists():
-            late.touch()
-            time.sleep(1.0)  # at work still when the launcher ends it, of which torch would tell
-        return run_steps(self, pause)
-
-    monkeypatch.setattr(Trainer, "_run_steps", killed)
+    in_second_epoch("1", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
     with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
-    assert by_force == []
-    assert died.exists()
+    by_force.assert_not_called()
     assert caplog.messages == []  # the error is the one line
     record = place.store.get(config_id(config))
     assert record.status == "interrupted"
     outcome = launch(config, replace(place, devices=("cpu",) * 3), minutes=None, quiet=True, as_json=False)
     assert outcome.complete
     found = place.store.get(config_id(config))
-    assert found.started == record.started
-    assert found.resolved["engine"] == "eager, 3 processes"
+    assert (found.started, found.resolved["engine"]) == (record.started, "eager, 3 processes")
     assert_alike(place, alone, config)
 
 
 @pytest.mark.slow
 def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
-    tmp_path: Path, forked: None, by_force: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, in_second_epoch: Any, by_force: Mock
 ) -> None:
-    run_steps, asked = Trainer._run_steps, tmp_path / "asked"
-
-    def asking(self: Trainer, pause: Any) -> Any:
-        if self.epoch == 1 and os.environ["RANK"] == "0" and not asked.exists():
-            asked.touch()
-            os.kill(os.getppid(), signal.SIGTERM)
-        return run_steps(self, pause)
-
-    monkeypatch.setattr(Trainer, "_run_steps", asking)
+    in_second_epoch("0", lambda: os.kill(os.getppid(), signal.SIGTERM))
     config, place = config_of("erm, GroupNorm", epochs=10_000), place_in(tmp_path / "runs", devices=("cpu",) * 2)
     with pytest.raises(Interrupted, match="stopped; the same command goes on"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
-    assert by_force == []
+    by_force.assert_not_called()
     record = place.store.get(config_id(config))
-    assert record.status == "interrupted"
-    assert record.message.startswith("stopped between two steps")
+    assert (record.status, record.message[:25]) == ("interrupted", "stopped between two steps")
 
 
 @pytest.mark.slow
