@@ -2,8 +2,7 @@
 
 import copy
 import os
-import zipfile
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from equal import same_parameters
 from one_line import fails_in_one_line, refusals
-from rcad.errors import InputError
 from rcad.models import Model, build, load_weights
 from rcad.models.convnets import WideBlock
 from small_nets import gradients
@@ -95,17 +93,13 @@ def test_compiles_without_a_graph_break(name: str, norm: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_a_shortcut_is_a_layer_as_any_other(name: str) -> None:
-    """It can be watched and exchanged."""
-    model = small(name, "batch")
-    x, _ = batch()
-    before, seen = model(x), []
-    block: Any = model.get_submodule("layer2")[0]  # type: ignore[index]
+def test_a_shortcut_is_a_layer_that_can_be_watched_and_exchanged(name: str) -> None:
+    model, (x, _), seen = small(name, "batch"), batch(), list[Any]()
+    block: Any = model.get_submodule("layer2.0")
+    before, (conv, norm) = model(x), block.downsample
     block.downsample.register_forward_hook(lambda m, i, o: seen.append((*i, o)))
     torch.testing.assert_close(model(x), before)
-    ((x_in, x_out),) = seen
-    conv, norm = block.downsample
-    torch.testing.assert_close(norm(conv(x_in)), x_out)
+    torch.testing.assert_close(norm(conv(seen[0][0])), seen[0][1])
     block.downsample = nn.Sequential(conv, norm, nn.ReLU())
     assert not torch.allclose(model(x), before)
 
@@ -153,12 +147,9 @@ def test_without_normalisation_every_block_starts_as_its_shortcut(name: str) -> 
     ("name", "outputs", "size", "published"),
     [
         ("resnet18", 10, 32, 11_173_962),
-        ("resnet18", 100, 32, 11_220_132),
-        ("resnet18", 1000, 224, 11_689_512),
         ("resnet34", 1000, 224, 21_797_672),
         ("resnet50", 1000, 224, 25_557_032),
         ("wrn28_10", 10, 32, 36_479_194),
-        ("wrn28_10", 100, 32, 36_536_884),
         ("wrn16_8", 10, 32, 10_961_370),
     ],
 )
@@ -168,17 +159,13 @@ def test_parameter_counts_are_the_published_ones(name: str, outputs: int, size: 
     assert sum(p.numel() for p in model.parameters()) == published
 
 
-def test_group_norm_takes_32_groups() -> None:
-    with torch.device("meta"):
-        model = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
-    assert {m.num_groups for m in model.modules() if isinstance(m, nn.GroupNorm)} == {32}
-
-
-def test_resnet_names_are_torchvision_s() -> None:
+def test_resnet_names_are_torchvision_s_and_group_norm_takes_32_groups() -> None:
     with torch.device("meta"):
         names = set(build("resnet50", num_outputs=1000, in_shape=(3, 224, 224)).state_dict())
+        grouped = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
     assert {"conv1.weight", "bn1.running_mean", "layer1.0.downsample.1.weight", "layer4.2.bn3.bias"} <= names
     assert len(names) == 320 + 2  # torchvision's, and the mean and std of layer zero
+    assert {m.num_groups for m in grouped.modules() if isinstance(m, nn.GroupNorm)} == {32}
 
 
 @pytest.mark.parametrize(("size", "stem_size", "shrinks"), [(32, 3, 1), (64, 3, 1), (96, 7, 4)])
@@ -198,10 +185,7 @@ def build_without_memory(name: str, options: dict[str, Any]) -> None:
 
 test_what_cannot_be_built_is_said_in_one_line = refusals(
     ("resnet81", {}, "but got 'resnet81'; did you mean 'resnet18'?"),
-    ("transformer", {}, "one of resnet18, .. , timm:NAME, but got 'transformer'"),
     ("resnet18", {"dropout": 0.1}, "an option of resnet18 to be one of .. , but got 'dropout'"),
-    ("mlp", {"norm": "batch"}, "an option of mlp to be one of .. , but got 'norm'"),
-    ("small_cnn", {"stem": "cifar"}, "an option of small_cnn to be one of .. , but got 'stem'"),
     ("resnet18", {"in_shape": (10,)}, "take 'mlp' for tables"),
     ("small_cnn", {"in_shape": (1, 3, 3)}, "at least 4x4 pixels, but got 3x3; take 'mlp'"),
     ("resnet18", {"weights": "nowhere.pt"}, "found none at nowhere.pt; that of a run is runs/ID/model.safe"),
@@ -230,28 +214,21 @@ def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) ->
         content = {wrap: content, "epoch": 3}
     load(target, content, tmp_path)
     same_parameters(source, target)
+    save_file(source.state_dict(), tmp_path / "model.safetensors")
+    load_weights(again := net(3), tmp_path)  # the folder of a run
+    same_parameters(source, again)
 
 
 def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     source, target = net(1, num_outputs=7), net(2)
     expected = {**source.state_dict(), "fc.weight": target.fc.weight.clone(), "fc.bias": target.fc.bias.clone()}
+    with fails_in_one_line(match="'conv1.weight' of shape"):
+        load(target, net(1, num_outputs=7, width=8).state_dict(), tmp_path)
+    assert caplog.text == ""  # nor is it told of weights that do not fit
     load(target, source.state_dict(), tmp_path)
     torch.testing.assert_close(dict(target.state_dict()), expected, rtol=0.0, atol=0.0)
     load(target, source.state_dict(), tmp_path)
     assert caplog.text.count("has 7 outputs, but 3 are needed: the last layer starts anew") == 1
-
-
-def test_a_last_layer_that_starts_anew_is_not_told_of_weights_that_do_not_fit(tmp_path: Path, caplog: Any) -> None:
-    with fails_in_one_line(match="'conv1.weight' of shape"):
-        load(net(2), net(1, num_outputs=7, width=8).state_dict(), tmp_path)
-    assert caplog.text == ""
-
-
-def test_the_folder_of_a_run_stands_for_its_weights(tmp_path: Path) -> None:
-    source, target = net(1), net(2)
-    save_file(source.state_dict(), tmp_path / "model.safetensors")
-    load_weights(target, tmp_path)
-    same_parameters(source, target)
 
 
 @pytest.mark.parametrize("own_statistics", [True, False])
@@ -259,15 +236,13 @@ def test_colours_are_summed_for_grey_images(tmp_path: Path, caplog: Any, own_sta
     source = net(1).eval()
     lacking = () if own_statistics else ("normalize", "num_batches")  # as files of other programs are
     content = {key: value for key, value in source.state_dict().items() if not any(word in key for word in lacking)}
-    torch.save(content, tmp_path / "w.pt")
-    grey: dict[str, Any] = {"num_outputs": 3, "in_shape": (1, 8, 8), "width": 4, "mean": (0.1,)}
-    target = build("resnet18", **grey, weights=tmp_path / "w.pt").eval()
+    target = build("resnet18", num_outputs=3, in_shape=(1, 8, 8), width=4, mean=(0.1,)).eval()
+    load(target, content, tmp_path)
     x = torch.rand(2, 1, 8, 8)
     torch.testing.assert_close(target(x), source(x.expand(-1, 3, -1, -1)))
     assert "its first layer is summed over the colours for grey ones" in caplog.text
-    torch.save({**content, "conv1.weight": torch.zeros(4, 3, 7, 7)}, tmp_path / "w.pt")
-    with pytest.raises(InputError, match=OTHER_IMAGES):
-        build("resnet18", **grey, weights=tmp_path / "w.pt")
+    with fails_in_one_line(match=OTHER_IMAGES):
+        load(target, {**content, "conv1.weight": torch.zeros(4, 3, 7, 7)}, tmp_path)
 
 
 OTHER_IMAGES = r"ImageNet's first layer for images above 64 pixels \(--size 224\)$"
@@ -280,7 +255,6 @@ PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; 
     ("changes", "message"),
     [
         (lambda saved: {f"model.{key}": value for key, value in saved.items()}, PREFIXED),
-        (lambda saved: [1, 2], "but got list"),
         ({"conv1.weight": torch.full((4, 3, 3, 3), torch.nan)}, "finite numbers in .* has others; name another file"),
         ({"layer2.0.conv1.weight": None}, MISSING),
         ({"extra.weight": torch.zeros(1)}, r"but got 'extra.weight' as well"),
@@ -289,10 +263,8 @@ PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; 
         ({"conv1.weight": torch.zeros(4, 1, 3, 3)}, r"the file's network takes images of 1 channels$"),
         ({"fc.weight": torch.zeros(())}, r"of shape \(3, .*, but got \(\)"),
         ({"fc.weight": 3}, "tensors by name in .*w.pt, but got int under 'fc.weight'"),
-        ({"generator": {"fc.weight": torch.zeros(1)}}, "in .*w.pt, but got dict under 'generator'"),
         ({3: torch.zeros(2)}, "but got Tensor under 3"),
         ({"fc.weight": torch.zeros(2, 2).to_sparse()}, SPARSE),
-        ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, SPARSE),
         ({"fc.weight": torch.zeros(2, device="meta")}, SPARSE),
         ({"fc.weight": torch.full((3, 32), torch.nan).to(torch.float8_e4m3fn)}, "expected finite numbers in"),
     ],
@@ -307,12 +279,9 @@ def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: Any, 
     same_parameters(target, net(2))  # an error leaves the model as it was
 
 
-class Malicious:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
+class Malicious(PosixPath):
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.path),)
+        return os.mkdir, (str(self),)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -324,26 +293,11 @@ def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> 
     assert not (tmp_path / "owned").exists()
 
 
-@pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
-@pytest.mark.parametrize("damage", ["empty", "text", "truncated"])
-def test_broken_files(tmp_path: Path, name: str, damage: str) -> None:
+@pytest.mark.parametrize(("name", "save"), [("w.pt", torch.save), ("w.safetensors", save_file)])
+def test_broken_files(tmp_path: Path, name: str, save: Any) -> None:
     path = tmp_path / name
-    if name == "w.pt":
-        torch.save(net(1).state_dict(), path)
-    else:
-        save_file(net(1).state_dict(), path)
-    content = path.read_bytes()
-    path.write_bytes({"empty": b"", "text": b"hello", "truncated": content[: len(content) // 2]}[damage])
-    with fails_in_one_line(match=f"expected .*{name} to"):
-        load_weights(net(1), path)
-
-
-@pytest.mark.parametrize("call", [b"}(}K\x01u.", b"ctorch._utils\n_rebuild_tensor_v2\n(K\x01tR."])
-def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes) -> None:
-    """The unpickler does what the file says, and ends in whatever Python says of it."""
-    torch.save({}, tmp_path / "w.pt")
-    with zipfile.ZipFile(tmp_path / "w.pt") as old, zipfile.ZipFile(tmp_path / "x.pt", "w") as new:
-        for name in old.namelist():
-            new.writestr(name, b"\x80\x02" + call if name.endswith("data.pkl") else old.read(name))
-    with pytest.raises(InputError, match=r"expected .*x.pt to .* is cut off, damaged or something else; save it"):
-        load_weights(net(1), tmp_path / "x.pt")
+    save(net(1).state_dict(), path)
+    for damaged in (path.read_bytes()[: path.stat().st_size // 2], b"hello", b""):
+        path.write_bytes(damaged)
+        with fails_in_one_line(match=f"expected .*{name} to"):
+            load_weights(net(1), path)
