@@ -19,34 +19,26 @@ def test_chunks_cover_every_element_once() -> None:
 
 
 def test_the_order_in_memory_is_what_counts() -> None:
+    grad = torch.arange(48.0).view(4, 3, 2, 2)
     weight = torch.zeros(4, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     assert _dense(weight)
     assert not _dense(torch.zeros(4, 6)[:, ::2])
     assert not _dense(torch.zeros(8)[1:5])  # begins 4 bytes after a place where wide loads may begin
-    assert not same_order(torch.zeros(4, 3, 2, 2), weight)
+    assert not same_order(grad, weight)
     narrow = torch.zeros(4, 3, 1, 1)  # here both layouts are the same bytes
     assert same_order(narrow, narrow.contiguous(memory_format=torch.channels_last))
-    grad = torch.arange(48.0).view(4, 3, 2, 2)
     moved = _like(grad, weight)
     assert same_order(moved, weight)
     assert torch.equal(moved, grad)
     assert _like(moved, weight) is moved
-    assert _like(None, weight) is None
 
 
-def test_a_weight_that_has_no_copy_is_written_once() -> None:
+def test_each_run_has_its_own_momentum_and_a_weight_without_a_copy_is_written_once() -> None:
     """Also where it comes as a view: its bf16 copy would be written over it."""
-    weights = [nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(8))]
-    leaves = [weights[0].detach()[:], weights[1].detach().bfloat16()]
-    run = Run(torch.optim.SGD(weights, momentum=0.9), weights, leaves)
-    assert not suits(run)  # without a GPU torch does the work
-    table = ClippedSGD([run], None)._table([0, 1], [[torch.ones(8), torch.ones(8)]])
-    assert table[:, 3].tolist() == [0, leaves[1].data_ptr()]
-
-
-def test_each_run_has_its_own_momentum_and_its_own_length() -> None:
     weights = [[nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(16))] for _ in range(3)]
-    runs = [Run(torch.optim.SGD(own, momentum=0.9), own, own) for own in weights]
+    leaves = [[one.detach()[:], other.detach().bfloat16()] for one, other in weights]
+    runs = [Run(torch.optim.SGD(own, momentum=0.9), own, copies) for own, copies in zip(weights, leaves, strict=True)]
+    assert not suits(runs[0])  # without a GPU torch does the work
     first, second = (runs[0].optimizer.state[weight] for weight in weights[0])
     kept = first["momentum_buffer"] = torch.ones(8)
     kernels = ClippedSGD(runs, 1.0)
@@ -57,8 +49,8 @@ def test_each_run_has_its_own_momentum_and_its_own_length() -> None:
     table = kernels._table([0, 3, 5], [[torch.ones(8), torch.ones(16), torch.ones(16)]])
     chosen = [(runs[0], weights[0][0]), (runs[1], weights[1][1]), (runs[2], weights[2][1])]
     places = [run.optimizer.state[weight]["momentum_buffer"].data_ptr() for run, weight in chosen]
-    assert table[:, 2].tolist() == places
-    assert table[:, 1].tolist() == [weight.data_ptr() for _, weight in chosen]
+    copies = [0, leaves[1][1].data_ptr(), leaves[2][1].data_ptr()]
+    assert table[:, 1:4].T.tolist() == [[weight.data_ptr() for _, weight in chosen], places, copies]
 
 
 def net() -> nn.Module:

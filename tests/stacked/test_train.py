@@ -9,23 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rcad import methods
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.likelihoods import Categorical
-from rcad.loss.methods import (
-    Method,
-    ada,
-    adversarial_training,
-    compose,
-    confidence_penalty,
-    erm,
-    gaussian,
-    label_smoothing,
-    ls_on_adv,
-    me_ada,
-    rcad,
-    rcad_random,
-    rcad_text,
-)
+from rcad.loss.methods import Method, compose, confidence_penalty, erm, gaussian, label_smoothing, rcad, rcad_random
 from rcad.loss.perturbations import GradientStep
 from rcad.loss.terms import Term
 from rcad.models.layers import MLP
@@ -38,10 +25,7 @@ SEEDS = (3, 11, 4)
 NUMBERS = ((0.3, 0.2), (0.8, 0.5), (1.5, 0.05))
 EPOCHS, BATCH, COUNT, FEATURES = 5, 8, 37, 4  # 37 = 4 * 8 + 5: the last batch is smaller
 ADAM = [OptimConfig(name="adamw", lr=lr, weight_decay=wd) for lr, wd in ((0.01, 0.0), (0.02, 0.1), (0.005, 0.01))]
-SGD = [
-    OptimConfig(lr=lr, weight_decay=wd, clip=clip)
-    for lr, wd, clip in ((0.1, 0.0, 0.5), (0.03, 0.01, None), (0.05, 0.001, 0.1))
-]
+SGD = [OptimConfig(lr=r, weight_decay=d, clip=c) for r, d, c in ((0.1, 0, 0.5), (0.03, 0.01, None), (0.05, 0.001, 0.1))]
 GROWTH = {"steps": 4, "step_size": 0.3, "epochs": 2, "rounds": 2, "levels": None}
 
 Build = Callable[[float, float], Method]
@@ -51,42 +35,40 @@ CLASSIFIERS: dict[str, Build] = {
     "label_smoothing others": lambda a, b: label_smoothing(b, "others"),
     "confidence_penalty": lambda a, b: confidence_penalty(b),
     "rcad": lambda a, b: rcad(a, b),
-    "rcad raw": lambda a, b: rcad_text(a, b),
+    "rcad raw": lambda a, b: methods.rcad_text(a, b),
     "rcad linf": lambda a, b: rcad(a / 4, b, norm="linf"),
     "rcad steps": lambda a, b: rcad(a, b, steps=3, bounds=(-1.5, 1.5)),
-    "rcad raw steps": lambda a, b: rcad(a, b, steps=2, norm="raw"),
     "rcad every": lambda a, b: rcad(a, b, every=2, measure="uniform_cross_entropy"),
     "rcad_random": lambda a, b: rcad_random(a, b),
     "rcad_random linf": lambda a, b: rcad_random(a / 4, b, "linf", (-1.0, 1.0)),
-    "fgsm": lambda a, b: adversarial_training(a / 4, bounds=(-1.0, 1.0)),
-    "fgsm l2": lambda a, b: adversarial_training(a, "l2", None),
-    "ls_on_adv": lambda a, b: ls_on_adv(a, b),
-    "ls_on_adv others": lambda a, b: ls_on_adv(a, b, "linf", "others"),
+    "fgsm": lambda a, b: methods.adversarial_training(a / 4, bounds=(-1.0, 1.0)),
+    "ls_on_adv": lambda a, b: methods.ls_on_adv(a, b),
+    "ls_on_adv others": lambda a, b: methods.ls_on_adv(a, b, "linf", "others"),
     "smoothed rcad": lambda a, b: compose(label_smoothing(b), rcad(a, b)),
     "smoothed rcad, plain direction": lambda a, b: compose(
         label_smoothing(b), Method(extra=(Term("plain", "negative_entropy", b, GradientStep(a, "raw", loss="plain")),))
     ),
     "two penalties": lambda a, b: compose(confidence_penalty(b), rcad(a, b, norm="raw")),
     "a clean loss of its own": lambda a, b: compose(
-        Method(clean=(Term("nll", weight=2.0, likelihood=Categorical(b)),)), rcad_text(a, b)
+        Method(clean=(Term("nll", weight=2.0, likelihood=Categorical(b)),)), methods.rcad_text(a, b)
     ),
     "a clean loss of weight zero": lambda a, b: compose(
-        Method(clean=(Term("nll", weight=0.1 * (a - 0.3)),)), rcad_text(a, b)
+        Method(clean=(Term("nll", weight=0.1 * (a - 0.3)),)), methods.rcad_text(a, b)
     ),
-    "ada": lambda a, b: ada(gamma=a, **GROWTH),
-    "me_ada": lambda a, b: me_ada(eta=b, gamma=a, **GROWTH),
-    "me_ada with rcad": lambda a, b: compose(me_ada(eta=b, **GROWTH), rcad(a, b)),
+    "ada": lambda a, b: methods.ada(gamma=a, **GROWTH),
+    "me_ada": lambda a, b: methods.me_ada(eta=b, gamma=a, **GROWTH),
+    "me_ada with rcad": lambda a, b: compose(methods.me_ada(eta=b, **GROWTH), rcad(a, b)),
 }
 REGRESSIONS: dict[str, Build] = {
     "erm": lambda a, b: gaussian(),
     "confidence_penalty": lambda a, b: compose(gaussian(), confidence_penalty(b)),
     "rcad": lambda a, b: compose(gaussian(), rcad(a, b)),
     "rcad uncapped": lambda a, b: compose(gaussian(None), rcad(a, b)),
-    "rcad raw": lambda a, b: compose(gaussian(), rcad_text(a, b)),
+    "rcad raw": lambda a, b: compose(gaussian(), methods.rcad_text(a, b)),
     "rcad linf": lambda a, b: compose(gaussian(), rcad(a / 4, b, norm="linf")),
     "rcad_random": lambda a, b: compose(gaussian(), rcad_random(a, b)),
-    "fgsm": lambda a, b: compose(gaussian(), adversarial_training(a / 4, "l2", None)),
-    "me_ada": lambda a, b: compose(gaussian(), me_ada(eta=b, gamma=a, **GROWTH)),
+    "fgsm": lambda a, b: compose(gaussian(), methods.adversarial_training(a / 4, "l2", None)),
+    "me_ada": lambda a, b: compose(gaussian(), methods.me_ada(eta=b, gamma=a, **GROWTH)),
 }
 
 
@@ -159,13 +141,12 @@ def test_replicas_equal_separate_runs(build: Build, classes: int, optim: Sequenc
 
 
 def config(method: tuple[Any, ...], seed: int, *, lr: float, regression: bool) -> RunConfig:
+    schedule: Any = "multistep" if regression else "cosine"
     return RunConfig(
         data=DataConfig(name="table", validation=0.2),
         model=ModelConfig(name="mlp", hidden=(9,)),
         method=method,
-        optim=OptimConfig(
-            lr=lr, weight_decay=1e-3, clip=1.0, schedule="multistep" if regression else "cosine", milestones=(2,)
-        ),
+        optim=OptimConfig(lr=lr, weight_decay=1e-3, clip=1.0, schedule=schedule, milestones=(2,)),
         train=TrainConfig(epochs=EPOCHS, batch_size=16, selection="best"),
         seed=seed,
     )
@@ -215,14 +196,12 @@ def test_a_replica_does_not_depend_on_its_neighbours(name: str) -> None:
 
 
 def test_shared_data_is_the_same_data_for_all() -> None:
-    data = problem(3)
-    one = data.train.x[0], data.train.y[0]
-    shared = StackedProblem(Examples(*one), 3, data.val.take(torch.tensor([0])))
-    methods = [rcad(a, b) for a, b in NUMBERS]
-    result = stacked(shared, methods, ADAM)
-    copies = StackedProblem(Examples(one[0].repeat(3, 1, 1), one[1].repeat(3, 1)), 3)
-    assert torch.equal(result.model.flat, stacked(copies, methods, ADAM).model.flat)
-    assert (result.model.replica(0)["fc.weight"] != result.model.replica(1)["fc.weight"]).all()
+    data, methods = problem(3), [rcad(a, b) for a, b in NUMBERS]
+    x, y = data.train.x[0], data.train.y[0]
+    shared = stacked(StackedProblem(Examples(x, y), 3, data.val.take(torch.tensor([0]))), methods, ADAM).model
+    copies = StackedProblem(Examples(x.repeat(3, 1, 1), y.repeat(3, 1)), 3)
+    assert torch.equal(shared.flat, stacked(copies, methods, ADAM).model.flat)
+    assert (shared.replica(0)["fc.weight"] != shared.replica(1)["fc.weight"]).all()
 
 
 @pytest.mark.parametrize(("name", "wild"), [("sgd", 1e4), ("adamw", 1e200)])
@@ -240,8 +219,7 @@ def test_a_diverged_replica_stops_and_leaves_the_others_alone(name: Any, wild: f
         assert distance(result.model.replica(r), single(data, r, methods[r], optim[r], SEEDS[r])) < 1e-10
         assert distance(result.snapshots[5].replica(r), result.model.module(r)) == 0
     assert result.snapshots[5].replica(1)["fc.bias"].isnan().all()
-    all_gone = stacked(data, methods[1], optim[1], may_diverge=True)
-    assert all_gone.diverged.all()
+    assert stacked(data, methods[1], optim[1], may_diverge=True).diverged.all()
 
 
 def test_reports_snapshots_and_progress() -> None:
