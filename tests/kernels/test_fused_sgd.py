@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rcad.kernels.fused_sgd import BLOCK, ClippedSGD, Run, _chunks, _dense, _like, same_order, suits
 
 
-def test_chunks_cover_every_element_once() -> None:
+def test_chunks_cover_every_element_once():
     sizes = [1, BLOCK, BLOCK + 1, 3 * BLOCK]
     chunks = _chunks(sizes, [0, 0, 0, 1]).tolist()
     assert [i for i, _, _ in chunks] == [0, 1, 2, 2, 3, 3, 3]
@@ -18,7 +18,7 @@ def test_chunks_cover_every_element_once() -> None:
     assert [run for _, _, run in chunks] == [0, 0, 0, 0, 1, 1, 1]
 
 
-def test_the_order_in_memory_is_what_counts() -> None:
+def test_the_order_in_memory_is_what_counts():
     grad = torch.arange(48.0).view(4, 3, 2, 2)
     weight = torch.zeros(4, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     assert _dense(weight)
@@ -33,7 +33,7 @@ def test_the_order_in_memory_is_what_counts() -> None:
     assert _like(moved, weight) is moved
 
 
-def test_each_run_has_its_own_momentum_and_a_weight_without_a_copy_is_written_once() -> None:
+def test_each_run_has_its_own_momentum_and_a_weight_without_a_copy_is_written_once():
     """Also where it comes as a view: its bf16 copy would be written over it."""
     weights = [[nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(16))] for _ in range(3)]
     leaves = [[one.detach()[:], other.detach().bfloat16()] for one, other in weights]
@@ -87,7 +87,7 @@ def sum_into(weights: list[nn.Parameter], passes: list[list[Tensor | None]]) -> 
 @pytest.mark.parametrize("limit", [None, 0.5, 1e4])
 @pytest.mark.parametrize("passes", [1, 2, 5])
 @pytest.mark.parametrize("half", [False, True])
-def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int, half: bool) -> None:
+def test_it_is_clipping_and_sgd(nesterov, limit, passes, half):
     weights, optimizer, others, plain = pair(nesterov=nesterov)
     leaves = [nn.Parameter(w.detach().bfloat16()) if half and w.ndim > 1 else w for w in weights]
     run = Run(optimizer, weights, leaves)
@@ -111,7 +111,7 @@ def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int
 
 
 @pytest.mark.gpu
-def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
+def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order():
     weights, optimizer, others, plain = pair()
     kernels = ClippedSGD([Run(optimizer, weights, weights)], 1.0)
     for turn in range(2):
@@ -132,7 +132,7 @@ def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("limit", [None, 1.0])
-def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None) -> None:
+def test_runs_that_step_together_are_clipped_each_by_itself(limit):
     made = [pair() for _ in range(3)]
     kernels = ClippedSGD([Run(optimizer, weights, weights) for weights, optimizer, _, _ in made], limit)
     for _ in range(3):
@@ -153,10 +153,10 @@ def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None)
 
 
 @pytest.mark.gpu
-def test_other_optimizers_are_left_to_torch() -> None:
+def test_other_optimizers_are_left_to_torch():
     weights, _, _, _ = pair()
 
-    def suited(optimizer: torch.optim.Optimizer) -> bool:
+    def suited(optimizer):
         return suits(Run(optimizer, weights, weights))
 
     for odd in ({"momentum": 0.0}, {"momentum": 0.9, "dampening": 0.1}, {"momentum": 0.9, "maximize": True}):

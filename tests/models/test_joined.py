@@ -42,7 +42,7 @@ def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
         ("small_cnn", {}),
     ],
 )
-def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str, order: Any) -> None:
+def test_it_is_the_single_networks(name, options, norm, order):
     singles: Any = [single.to(memory_format=order) for single in networks(name, norm, **{"width": 4, **options})]
     views = copy.deepcopy(singles)
     network = Joined(views)
@@ -62,7 +62,7 @@ def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str
         torch.testing.assert_close(dict(view.state_dict()), dict(single.state_dict()))
 
 
-def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch):
     singles = networks("resnet18", width=4)
     x = torch.rand(2 * RUNS, 3, 8, 8, dtype=torch.float64)
     network = Joined(singles)
@@ -82,9 +82,7 @@ def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("device", "width"), [("cpu", 4), *(pytest.param("cuda", width, marks=pytest.mark.gpu) for width in (16, 64))]
 )
-def test_one_network_cannot_reach_another(
-    device: str, width: int, dtype: torch.dtype, thorough: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_network_cannot_reach_another(device, width, dtype, thorough, monkeypatch):
     """Not even by a value that is not a number, forward or backward: no zero of a group may meet it."""
     if device == "cpu" and (thorough or dtype != torch.float32):
         pytest.skip("half precision, and a choice of algorithms, are for GPUs")
@@ -112,7 +110,7 @@ def test_one_network_cannot_reach_another(
     assert any(its[1].isnan().any() for its in others)
 
 
-def test_what_cannot_be_joined_is_refused_and_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_joined_is_refused_and_left_as_it_was(monkeypatch):
     tables = [build("mlp", num_outputs=2, in_shape=(4,)) for _ in range(2)]
     (narrow, *others), wide = networks("resnet18", width=8), networks("resnet18", width=16)
     before = narrow.get_parameter("fc.weight").data_ptr()

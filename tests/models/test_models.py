@@ -43,7 +43,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(("name", "norm"), CASES)
-def test_forward_is_the_head_of_the_features(name: str, norm: str | None) -> None:
+def test_forward_is_the_head_of_the_features(name, norm):
     model = small(name, norm).eval()
     x, _ = batch()
     features, output = model.features(x), model(x)
@@ -63,7 +63,7 @@ DEEPER = [("resnet34", norm) for norm in NORMS] + [("wrn28_10", "batch"), ("wrn2
 
 
 @pytest.mark.parametrize(("name", "norm"), [case for case in CASES if case not in DEEPER])
-def test_the_loss_falls_at_the_protocol_s_learning_rate(name: str, norm: str | None) -> None:
+def test_the_loss_falls_at_the_protocol_s_learning_rate(name, norm):
     model = small(name, norm)
     x, y = batch()
     before = x.clone()
@@ -85,7 +85,7 @@ def test_the_loss_falls_at_the_protocol_s_learning_rate(name: str, norm: str | N
 
 
 @pytest.mark.parametrize(("name", "norm"), [("resnet18", "none"), ("wrn16_8", "group"), ("mlp", None)])
-def test_compiles_without_a_graph_break(name: str, norm: str | None) -> None:
+def test_compiles_without_a_graph_break(name, norm):
     model = small(name, norm).eval()
     x, _ = batch()
     compiled = torch.compile(model, backend="eager", fullgraph=True)
@@ -93,7 +93,7 @@ def test_compiles_without_a_graph_break(name: str, norm: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_a_shortcut_is_a_layer_that_can_be_watched_and_exchanged(name: str) -> None:
+def test_a_shortcut_is_a_layer_that_can_be_watched_and_exchanged(name):
     model, (x, _), seen = small(name, "batch"), batch(), list[Any]()
     block: Any = model.get_submodule("layer2.0")
     before, (conv, norm) = model(x), block.downsample
@@ -104,7 +104,7 @@ def test_a_shortcut_is_a_layer_that_can_be_watched_and_exchanged(name: str) -> N
     assert not torch.allclose(model(x), before)
 
 
-def test_an_mlp_is_linear_layers_with_relu() -> None:
+def test_an_mlp_is_linear_layers_with_relu():
     model = small("mlp", None).eval()
     x, _ = batch()
     a, b, c = (m for m in model.modules() if isinstance(m, nn.Linear))
@@ -113,7 +113,7 @@ def test_an_mlp_is_linear_layers_with_relu() -> None:
     assert build("mlp", num_outputs=3, in_shape=(13,), hidden=()).num_features == 13  # a table, and a linear model
 
 
-def test_a_wide_block_activates_before_convolution_and_shortcut() -> None:
+def test_a_wide_block_activates_before_convolution_and_shortcut():
     torch.manual_seed(0)
     block = WideBlock(3, 5, 2, 0.0, "batch").eval()
     x = torch.randn(4, 3, 8, 8)
@@ -126,14 +126,14 @@ def test_a_wide_block_activates_before_convolution_and_shortcut() -> None:
 
 
 @pytest.mark.parametrize(("name", "default"), [("wrn28_10", 0.3), ("wrn16_8", 0.4), ("small_cnn", 0.0)])
-def test_dropout_defaults_and_option(name: str, default: float) -> None:
+def test_dropout_defaults_and_option(name, default):
     with torch.device("meta"):
         models = [build(name, num_outputs=2, in_shape=(3, 16, 16), dropout=dropout) for dropout in (None, 0.15)]
     assert [{m.p for m in model.modules() if isinstance(m, nn.Dropout)} for model in models] == [{default}, {0.15}]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8"])
-def test_without_normalisation_every_block_starts_as_its_shortcut(name: str) -> None:
+def test_without_normalisation_every_block_starts_as_its_shortcut(name):
     model = small(name, "none").eval()
     blocks = [m for m in model.modules() if hasattr(m, "branch")]
     assert blocks
@@ -153,13 +153,13 @@ def test_without_normalisation_every_block_starts_as_its_shortcut(name: str) -> 
         ("wrn16_8", 10, 32, 10_961_370),
     ],
 )
-def test_parameter_counts_are_the_published_ones(name: str, outputs: int, size: int, published: int) -> None:
+def test_parameter_counts_are_the_published_ones(name, outputs, size, published):
     with torch.device("meta"):
         model = build(name, num_outputs=outputs, in_shape=(3, size, size))
     assert sum(p.numel() for p in model.parameters()) == published
 
 
-def test_resnet_names_are_torchvision_s_and_group_norm_takes_32_groups() -> None:
+def test_resnet_names_are_torchvision_s_and_group_norm_takes_32_groups():
     with torch.device("meta"):
         names = set(build("resnet50", num_outputs=1000, in_shape=(3, 224, 224)).state_dict())
         grouped = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
@@ -169,7 +169,7 @@ def test_resnet_names_are_torchvision_s_and_group_norm_takes_32_groups() -> None
 
 
 @pytest.mark.parametrize(("size", "stem_size", "shrinks"), [(32, 3, 1), (64, 3, 1), (96, 7, 4)])
-def test_stem_follows_the_size_of_the_images(size: int, stem_size: int, shrinks: int) -> None:
+def test_stem_follows_the_size_of_the_images(size, stem_size, shrinks):
     model: Any = build("resnet18", num_outputs=10, in_shape=(3, size, size), width=2)
     assert model.conv1.kernel_size == (stem_size, stem_size)
     seen: list[torch.Size] = []
@@ -207,7 +207,7 @@ def load(target: Model, content: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("wraps", [[], ["state_dict"], ["model"], ["net"], ["state_dict", "model"]])
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
-def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) -> None:
+def test_state_dict_round_trip(tmp_path, wraps, prefix):
     source, target = net(1), net(2)
     content: Any = {prefix + k: v for k, v in source.state_dict().items()}
     for wrap in wraps:
@@ -219,7 +219,7 @@ def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) ->
     same_parameters(source, again)
 
 
-def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_last_layer_for_other_classes_starts_anew(tmp_path, caplog):
     source, target = net(1, num_outputs=7), net(2)
     expected = {**source.state_dict(), "fc.weight": target.fc.weight.clone(), "fc.bias": target.fc.bias.clone()}
     with fails_in_one_line(match="'conv1.weight' of shape"):
@@ -232,7 +232,7 @@ def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pyte
 
 
 @pytest.mark.parametrize("own_statistics", [True, False])
-def test_colours_are_summed_for_grey_images(tmp_path: Path, caplog: Any, own_statistics: bool) -> None:
+def test_colours_are_summed_for_grey_images(tmp_path, caplog, own_statistics):
     source = net(1).eval()
     lacking = () if own_statistics else ("normalize", "num_batches")  # as files of other programs are
     content = {key: value for key, value in source.state_dict().items() if not any(word in key for word in lacking)}
@@ -269,7 +269,7 @@ PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; 
         ({"fc.weight": torch.full((3, 32), torch.nan).to(torch.float8_e4m3fn)}, "expected finite numbers in"),
     ],
 )
-def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: Any, message: str) -> None:
+def test_the_first_key_that_does_not_fit_is_named(tmp_path, changes, message):
     target, saved = net(2), net(1).state_dict()
     content = changes(saved) if callable(changes) else {**saved, **changes}
     if isinstance(content, dict):
@@ -285,7 +285,7 @@ class Malicious(PosixPath):
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> None:
+def test_a_file_that_would_run_code_is_refused(tmp_path, zipped):
     path = tmp_path / "w.pt"
     torch.save({"x": Malicious(tmp_path / "owned")}, path, _use_new_zipfile_serialization=zipped)
     with fails_in_one_line(match="tensors only"):
@@ -294,7 +294,7 @@ def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> 
 
 
 @pytest.mark.parametrize(("name", "save"), [("w.pt", torch.save), ("w.safetensors", save_file)])
-def test_broken_files(tmp_path: Path, name: str, save: Any) -> None:
+def test_broken_files(tmp_path, name, save):
     path = tmp_path / name
     save(net(1).state_dict(), path)
     for damaged in (path.read_bytes()[: path.stat().st_size // 2], b"hello", b""):

@@ -29,7 +29,7 @@ def timm() -> Any:
 
 @pytest.mark.usefixtures("timm")
 @pytest.mark.parametrize("name", TINY)
-def test_features_and_head_are_the_whole_network(name: str) -> None:
+def test_features_and_head_are_the_whole_network(name):
     model: Any = build(f"timm:{name}", **IMAGE, dropout=0.3).train()
     x = torch.rand(4, 3, 32, 32)
     outputs = []
@@ -42,7 +42,7 @@ def test_features_and_head_are_the_whole_network(name: str) -> None:
     assert 0.3 in {getattr(layer, "p", getattr(layer, "drop_rate", None)) for layer in model.modules()}
 
 
-def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "timm", raising=False)
     gave = "importing timm gave RuntimeError: operator torchvision::nms does not exist; see: rcad doctor"
@@ -82,9 +82,7 @@ def weights(hub: Hub, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("channels", [3, 1])
 @pytest.mark.parametrize("of_a_file", [False, True])
-def test_pretrained_weights_see_pixels_as_they_were_trained_to(
-    timm: Any, weights: Path, channels: int, of_a_file: bool
-) -> None:
+def test_pretrained_weights_see_pixels_as_they_were_trained_to(timm, weights, channels, of_a_file):
     source = weights if of_a_file else "pretrained"
     data: dict[str, Any] = {"mean": (0.1,) * channels, "std": (0.9,) * channels}
     model: Any = build(f"timm:{NET}", num_outputs=5, in_shape=(channels, 64, 64), **data, weights=source).eval()
@@ -111,18 +109,14 @@ FETCHED = r"^expected the weights of test_vit, .*; .* timm/test_vit.r160_in1k, t
     ],
 )
 @pytest.mark.usefixtures("hub")
-def test_says_why_a_network_or_its_weights_cannot_be_had(
-    name: str, weights: str | None, side: int, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_says_why_a_network_or_its_weights_cannot_be_had(name, weights, side, message, monkeypatch):
     point_to(monkeypatch, NOWHERE)
     with pytest.raises(InputError, match=message) as caught:
         build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), weights=weights)
     assert len(str(caught.value)) < LONGEST
 
 
-def test_finetuning_from_the_command_line(
-    hub: Hub, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finetuning_from_the_command_line(hub, weights, tmp_path, monkeypatch, capsys):
     pillow = pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
@@ -132,7 +126,7 @@ def test_finetuning_from_the_command_line(
         file.parent.mkdir(parents=True, exist_ok=True)
         pillow.fromarray(draw.integers(0, 128, (32, 32, 3), dtype=np.uint8) + np.uint8(k % 2 * 100)).save(file)
 
-    def rcad(words: str, expected: int = 0) -> str:
+    def rcad(words, expected=0):
         code = command(words.split())
         said = capsys.readouterr()
         assert code == expected, said.err

@@ -20,7 +20,7 @@ from rcad.stacked.train import Examples, StackedProblem, train_stacked, why_not
 OPTIM = OptimConfig(lr=0.1)
 
 
-def test_a_weight_changes_no_direction() -> None:
+def test_a_weight_changes_no_direction():
     state = torch.get_rng_state()
     stack, method = StackedMLP.initial([0], (4, 6, 5, 3), dtype=torch.float64), rcad_text(0.5, 0.3)
     assert torch.equal(torch.get_rng_state(), state), "the first weights leave the random state alone"
@@ -65,7 +65,7 @@ test_what_cannot_be_is_said = refusals(
         ({"name": "mlp", "hidden": (3,), "dropout": 0.0}, {"selection": "last"}, None),
     ],
 )
-def test_which_configs_can_be_stacked(model: dict[str, Any], train: dict[str, Any], words: str | None) -> None:
+def test_which_configs_can_be_stacked(model, train, words):
     parts = {"model": ModelConfig(**model), "train": TrainConfig(epochs=1, batch_size=1, **train)}
     found = why_not(RunConfig(data=DataConfig(name="boston"), method=(("erm", ()),), optim=OPTIM, **parts))
     assert found is None if words is None else words in str(found)
@@ -102,7 +102,7 @@ def examples(method: Method) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("shares", [None, numbers(REPLICAS * BATCH, seed=2).abs()], ids=["equal", "weighed"])
 @pytest.mark.parametrize("task", TASKS)
-def test_values_and_gradients_are_autograd_s(task: str, shares: Tensor | None) -> None:
+def test_values_and_gradients_are_autograd_s(task, shares):
     output, y = examples(TASKS[task])
     nll, entropy = parts(TASKS[task])
     assert (nll.closed is None) == (task in ("smoothed", "a cap for each target"))

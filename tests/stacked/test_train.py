@@ -1,6 +1,6 @@
 """Stacked replicas against separate runs: the same numbers for every method, whoever trains beside them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -132,7 +132,7 @@ def distance(ours: dict[str, Tensor], net: nn.Module) -> float:
         *(pytest.param(build, 0, SGD, id=f"regression, {name}") for name, build in REGRESSIONS.items()),
     ],
 )
-def test_replicas_equal_separate_runs(build: Build, classes: int, optim: Sequence[OptimConfig]) -> None:
+def test_replicas_equal_separate_runs(build, classes, optim):
     data, methods = problem(classes), [build(*numbers) for numbers in NUMBERS]
     result = stacked(data, methods, optim)
     assert not result.diverged.any()
@@ -154,7 +154,7 @@ def config(method: tuple[Any, ...], seed: int, *, lr: float, regression: bool) -
 
 @pytest.mark.parametrize("regression", [True, False])
 @pytest.mark.parametrize("name", ["rcad", "rcad_random", "me_ada"])
-def test_configs_equal_the_engine(name: str, regression: bool) -> None:
+def test_configs_equal_the_engine(name, regression):
     draw = np.random.default_rng(0)
     x = draw.normal(size=(90, 4)).astype(np.float32)
     score = x[:, 0] + np.abs(x[:, 1]) + 0.3 * draw.normal(size=90)
@@ -185,7 +185,7 @@ def test_configs_equal_the_engine(name: str, regression: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ["rcad_random", "me_ada", "smoothed rcad"])
-def test_a_replica_does_not_depend_on_its_neighbours(name: str) -> None:
+def test_a_replica_does_not_depend_on_its_neighbours(name):
     data, methods = problem(3, torch.float32), [CLASSIFIERS[name](*numbers) for numbers in NUMBERS]
     together = stacked(data, methods, ADAM)
     alone = stacked(data.take(torch.tensor([1])), methods[1], ADAM[1], seeds=SEEDS[1:2])
@@ -195,7 +195,7 @@ def test_a_replica_does_not_depend_on_its_neighbours(name: str) -> None:
         assert torch.allclose(other.curves["val_nll"][r], together.curves["val_nll"][1], rtol=1e-6)
 
 
-def test_shared_data_is_the_same_data_for_all() -> None:
+def test_shared_data_is_the_same_data_for_all():
     data, methods = problem(3), [rcad(a, b) for a, b in NUMBERS]
     x, y = data.train.x[0], data.train.y[0]
     shared = stacked(StackedProblem(Examples(x, y), 3, data.val.take(torch.tensor([0]))), methods, ADAM).model
@@ -205,7 +205,7 @@ def test_shared_data_is_the_same_data_for_all() -> None:
 
 
 @pytest.mark.parametrize(("name", "wild"), [("sgd", 1e4), ("adamw", 1e200)])
-def test_a_diverged_replica_stops_and_leaves_the_others_alone(name: Any, wild: float) -> None:
+def test_a_diverged_replica_stops_and_leaves_the_others_alone(name, wild):
     data = problem(0)
     methods = [compose(gaussian(None), rcad(0.5, lam)) for lam in (0.3, 40.0, 0.3)]
     optim = [OptimConfig(name=name, lr=lr) for lr in (0.05, wild, 0.05)]
@@ -222,7 +222,7 @@ def test_a_diverged_replica_stops_and_leaves_the_others_alone(name: Any, wild: f
     assert stacked(data, methods[1], optim[1], may_diverge=True).diverged.all()
 
 
-def test_reports_snapshots_and_progress() -> None:
+def test_reports_snapshots_and_progress():
     data, seen = problem(0), []
     result = stacked(data, [gaussian()] * 3, SGD, snapshots=(2,), progress=lambda *done: seen.append(done))
     assert seen == [(3 * k, 15) for k in range(1, 6)]
@@ -232,7 +232,7 @@ def test_reports_snapshots_and_progress() -> None:
     assert torch.equal(result.curves["loss"][:, :2], early.curves["loss"])
 
 
-def test_what_is_not_finite_is_marked_even_at_the_very_end() -> None:
+def test_what_is_not_finite_is_marked_even_at_the_very_end():
     data = replace(problem(0, torch.float32), val=None)
     jump = [OptimConfig(lr=0.05), OptimConfig(lr=100.0, weight_decay=3e38), OptimConfig(lr=0.05)]
     result = stacked(data, [gaussian()] * 3, jump, epochs=1, batch_size=COUNT)

@@ -4,7 +4,6 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -18,7 +17,7 @@ from rcad.train import checkpoint
 from rcad.train.checkpoint import load_tensors, save_tensors
 
 
-def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
+def test_equal_content_gives_equal_bytes(tmp_path):
     tensors = {f"layer.{i}": torch.arange(float(i)) for i in range(9)}
     tensors |= {"step": torch.tensor(3), "b": torch.ones(2).bool()}
     meta = {"columns": ["weight", "height"], "classes": {"no": 0, "yes": 1}, "mean": [0.1, 1 / 3]}
@@ -36,7 +35,7 @@ def test_equal_content_gives_equal_bytes(tmp_path: Path) -> None:
         ({}, "expected .* to be whole, but got: its bytes are not those that were written; remove .*"),
     ],
 )
-def test_a_header_that_is_not_ours_is_refused_in_one_line(content: Any, message: str, tmp_path: Path) -> None:
+def test_a_header_that_is_not_ours_is_refused_in_one_line(content, message, tmp_path):
     path = tmp_path / "file"
     save_file({"a": torch.ones(3)}, path, metadata={KEY: json.dumps({SUM: NO_SUM, **content})} if content else {})
     if content:
@@ -45,7 +44,7 @@ def test_a_header_that_is_not_ours_is_refused_in_one_line(content: Any, message:
         load_tensors(path)
 
 
-def test_a_full_disk_is_told_in_one_line_and_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_in_one_line_and_costs_nothing(tmp_path, monkeypatch):
     path, full = tmp_path / "file", SafetensorError("I/O error: No space left on device (os error 28)")
     save_tensors(path, {"a": torch.ones(3)}, {"epoch": 1})
     monkeypatch.setattr(checkpoint, "save_file", Mock(side_effect=full))
@@ -55,7 +54,7 @@ def test_a_full_disk_is_told_in_one_line_and_costs_nothing(tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_flipped_bit_in_any_byte_is_found(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_any_byte_is_found(tmp_path):
     path = tmp_path / "file"
     save_tensors(path, {"a": torch.randn(20), "b": torch.tensor(3)}, {"epoch": 3, "rows": [{"loss": 0.5}]})
     content = path.read_bytes()
@@ -67,7 +66,7 @@ def test_a_flipped_bit_in_any_byte_is_found(tmp_path: Path) -> None:
     assert load_tensors(path)[1]["epoch"] == 3
 
 
-def test_others_may_read_weights_as_the_umask_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_others_may_read_weights_as_the_umask_allows(tmp_path, monkeypatch):
     path, previous = tmp_path / "file", os.umask(0o027)
     save_tensors(path, {"a": torch.ones(3)}, {})
     os.umask(previous)

@@ -3,7 +3,6 @@
 import copy
 import logging
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -12,13 +11,11 @@ from torch import Tensor, nn
 from rcad import RCAD
 from rcad.kernels import bn_relu as activated
 from rcad.models import build
-from rcad.runs.config import RunConfig
 from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.cuda_graph import Captured, Twin
 from rcad.train.joined import JoinedUpdate
 from rcad.train.machine import deterministic, side_stream
-from rcad.train.place import Engine
 from rcad.train.step import Plan
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
@@ -27,7 +24,7 @@ ALL = {**KINDS, "resnet": config("rcad", channels_last=True, model="resnet18")}
 
 
 @pytest.mark.parametrize("settings", list(ALL.values())[:-1], ids=list(ALL)[:-1])
-def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_in_tensors_is_the_step(settings, monkeypatch):
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     plain, tensors = trainer(settings), trainer(settings, engine="graph")
     assert isinstance(tensors.stepper, Captured)
@@ -41,7 +38,7 @@ def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("method", "twice"), [("rcad", False), ("adversarial_two_views", False), ("rcad + confidence_penalty", True)]
 )
-def test_a_pass_back_twice_is_not_compiled(method: str, twice: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pass_back_twice_is_not_compiled(method, twice, caplog):
     stepper = trainer(config(method), engine="compile").stepper
     assert stepper.name == ("graph" if twice else "graph, compiled")
     assert (stepper._compiled is stepper._twin.model) == twice
@@ -49,7 +46,7 @@ def test_a_pass_back_twice_is_not_compiled(method: str, twice: bool, caplog: pyt
 
 
 @pytest.mark.parametrize(("engine", "joined"), [("compile", False), ("graph", False), ("graph", True)])
-def test_all_convolutions_are_tried_where_it_pays(engine: Engine, joined: bool, monkeypatch: Any) -> None:
+def test_all_convolutions_are_tried_where_it_pays(engine, joined, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 10, raising=False)
     monkeypatch.setattr(torch, "compile", lambda model, **options: torch.nn.Sequential(model))
     runs, seen = [trainer(replace(config("rcad"), seed=seed), engine=engine) for seed in range(1 + joined)], []
@@ -62,7 +59,7 @@ def test_all_convolutions_are_tried_where_it_pays(engine: Engine, joined: bool, 
     assert torch.backends.cudnn.benchmark_limit == 10
 
 
-def test_batches_are_passed_through_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_passed_through_our_kernels(monkeypatch):
     """Wherever they suit; what comes before and after a batch is not asked."""
     stepper, wanted = trainer(config("rcad", accumulate=2), engine="graph").stepper, activated._wanted
     batch, forget, seen = stepper.update.batch, stepper.update.forget, []
@@ -73,7 +70,7 @@ def test_batches_are_passed_through_our_kernels(monkeypatch: pytest.MonkeyPatch)
     assert [*seen, wanted.get()] == [False, True, True, False]
 
 
-def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
+def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest():
     resting, steady = (trainer(config(method, accumulate=2), engine="graph").stepper for method in ("every3", "rcad"))
     kinds = [resting._kind(Plan(0, 0, (16, size), number)) for size, number in ((16, 0), (16, 1), (16, 6), (4, 6))]
     assert kinds[:2] == [((16, 16), (True, False)), ((16, 16), (False, False))]
@@ -96,7 +93,7 @@ class Tied(nn.Module):
         return self.two(torch.tanh(self.frozen(torch.tanh(self.one(x.to(self.one.weight.dtype))))))
 
 
-def test_tied_frozen_and_unused_weights() -> None:
+def test_tied_frozen_and_unused_weights():
     torch.manual_seed(0)
     plain = Tied()
     ours = copy.deepcopy(plain)
@@ -116,7 +113,7 @@ def test_tied_frozen_and_unused_weights() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
-def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_changes_nothing(settings, monkeypatch):
     """The same step with and without capture, bit for bit; that it is the eager one is tested above, everywhere."""
     with deterministic(True, CUDA), side_stream(CUDA):
         plain, graph = trainer(settings, CUDA, "graph"), trainer(settings, CUDA, "graph")
@@ -130,7 +127,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("engine", ["graph", "compile"])
-def test_bf16_over_fifty_steps(engine: Engine) -> None:
+def test_bf16_over_fifty_steps(engine):
     """bf16 rounds, and convolutions sum in any order: a repeated eager run says how far apart equals may be."""
     torch._dynamo.reset()
     settings = config("rcad", model="resnet18", precision="bf16", channels_last=True, epochs=10)
@@ -146,14 +143,14 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("pauses", [1, 7, 20])
-def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
+def test_a_paused_graph_goes_on(pauses, tmp_path):
     settings = config("data_augmentation + rcad", epochs=5)
     with deterministic(True, CUDA), side_stream(CUDA):
         straight, paused = trainer(settings, CUDA, "graph"), trainer(settings, CUDA, "graph")
         assert straight.fit() == "done"
         count = 0
 
-        def pause() -> bool:
+        def pause():
             nonlocal count
             count += 1
             return count == pauses
@@ -167,14 +164,14 @@ def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
 
 
 @pytest.mark.gpu
-def test_what_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_captured_is_eager(monkeypatch, caplog):
     """A model that reads a number from the device cannot be part of a graph."""
     settings = config("data_augmentation + rcad_random")
     with deterministic(True, CUDA), side_stream(CUDA), caplog.at_level(logging.WARNING, "rcad"):
         plain, stubborn = trainer(settings, CUDA), trainer(settings, CUDA, "graph")
         forward = stubborn.model.forward
 
-        def reading(x: Tensor) -> Tensor:
+        def reading(x):
             output: Tensor = forward(x)
             return output + 0.0 * output.sum().item()
 
@@ -187,7 +184,7 @@ def test_what_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch, caplo
 
 
 @pytest.mark.gpu
-def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
+def test_the_fused_step_takes_hardly_more_memory_than_erm():
     peaks = []
     for method in ("erm", "rcad"):
         settings = config(method, model="resnet18", precision="bf16", channels_last=True, epochs=1, batch_size=64)
@@ -202,7 +199,7 @@ def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
 
 
 @pytest.mark.gpu
-def test_the_bf16_twin_is_autocast() -> None:
+def test_the_bf16_twin_is_autocast():
     x = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0)).cuda()
     y = torch.tensor([0, 1, 2, 3, 0, 1]).cuda()
     torch.manual_seed(0)

@@ -17,7 +17,6 @@ from rcad.train import cuda_graph as captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
-from rcad.train.place import Engine
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, team_of, trainer, turn
 
 
@@ -36,7 +35,7 @@ def alone(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_is_as_if_alone(name, monkeypatch):
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=2))
     others = [alone(settings, seed) for seed in range(2)]
@@ -62,7 +61,7 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
     assert distance(runs[0], runs[1]) > 0.01
 
 
-def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_targets_of_images(monkeypatch):
     x = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
     images = Dataset("images", "regression", Split(x, x.mean((1, 2, 3)).astype(np.float32)))
     monkeypatch.setattr(tiny_runs, "dataset", lambda: images)
@@ -74,7 +73,7 @@ def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", ["rcad", "grow"])
-def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
+def test_a_run_that_diverges_takes_nobody_with_it(method):
     settings = config(method)
     team, runs = team_of(settings, range(3))
     with torch.no_grad():
@@ -86,7 +85,7 @@ def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["of one size", "of one method", "without dropout"])
-def test_those_that_do_not_fit_go_each_by_itself(words: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_those_that_do_not_fit_go_each_by_itself(words, caplog):
     settings = config("rcad")
     team, runs = team_of(settings, range(2))
     first = runs[0].stepper.update
@@ -104,7 +103,7 @@ def test_those_that_do_not_fit_go_each_by_itself(words: str, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("places", [(1, 1, 0), (0, 2, 0, 2), (0, 1, 2)])
-def test_those_at_the_same_step_join(places: tuple[int, ...], caplog: pytest.LogCaptureFixture) -> None:
+def test_those_at_the_same_step_join(places, caplog):
     """Nobody waits for one that stands elsewhere, and nobody is trained from where another stands."""
     settings = config("rcad", epochs=3)
     team, runs = team_of(settings, range(len(places)))
@@ -118,7 +117,7 @@ def test_those_at_the_same_step_join(places: tuple[int, ...], caplog: pytest.Log
         assert distance(run, alone(settings, seed, epoch)) < (2e-5 if joins else 1e-300)
 
 
-def test_nobody_learns_at_the_rate_of_another() -> None:
+def test_nobody_learns_at_the_rate_of_another():
     settings = config("erm", epochs=2)
     team, runs = team_of(settings, range(3))
     slower = runs[1].config = replace(settings, seed=1, optim=replace(settings.optim, lr=0.01))
@@ -127,7 +126,7 @@ def test_nobody_learns_at_the_rate_of_another() -> None:
     assert distance(runs[1], alone(slower, 1)) == 0.0
 
 
-def test_teams_that_have_parted_pause_apart() -> None:
+def test_teams_that_have_parted_pause_apart():
     team, runs = team_of(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
     runs[0].epoch = runs[2].epoch = 1
     assert finish(team) == ["interrupted", "done", "interrupted", "done"]
@@ -136,7 +135,7 @@ def test_teams_that_have_parted_pause_apart() -> None:
 
 @pytest.mark.usefixtures("_without_collector")
 @pytest.mark.parametrize("how", ["parted", "by themselves"])
-def test_what_nobody_needs_takes_no_memory(how: str) -> None:
+def test_what_nobody_needs_takes_no_memory(how):
     team, runs = team_of(config("rcad", epochs=2), range(3))
     model = weakref.ref(runs[0].model)
     if how == "parted":
@@ -159,7 +158,7 @@ def shifted(like: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("how", ["as it lies", "elsewhere", "in another order", "in bf16"])
-def test_each_run_gets_its_own_part(how: str) -> None:
+def test_each_run_gets_its_own_part(how):
     _, runs = team_of(config("rcad", model="resnet18", channels_last=True), range(3))
     update = JoinedUpdate([run.stepper.update for run in runs])
     weights = list(update.model.parameters())
@@ -198,7 +197,7 @@ def alone_on_gpu(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("settings", [*KINDS.values(), RESNET], ids=[*KINDS, "resnet"])
-def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_changes_nothing(settings, monkeypatch):
     """Joined steps with and without capture, bit for bit."""
     made = []
     with deterministic(True, CUDA):
@@ -218,7 +217,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.gpu
-def test_those_at_the_same_step_join_on_a_gpu() -> None:
+def test_those_at_the_same_step_join_on_a_gpu():
     places, settings = (1, 0, 1, 2), wide(config("rcad", epochs=4))
     with deterministic(True, CUDA):
         team, runs = team_of(settings, range(4), CUDA, "graph")
@@ -235,7 +234,7 @@ def test_those_at_the_same_step_join_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
-def test_who_the_others_are_changes_nothing() -> None:
+def test_who_the_others_are_changes_nothing():
     """The same run in the same place of teams with other mates, one of them lost; places sum in other orders."""
     settings = wide(config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16"))
     with deterministic(True, CUDA):
@@ -255,7 +254,7 @@ def test_who_the_others_are_changes_nothing() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("engine", ["graph", "compile"])
-def test_bf16_over_fifty_steps(engine: Engine) -> None:
+def test_bf16_over_fifty_steps(engine):
     """Joined against alone; a repeated lone run says how far apart equals may be."""
     torch._dynamo.reset()
     settings = wide(config("rcad", "resnet18", precision="bf16", channels_last=True, epochs=10))

@@ -4,7 +4,6 @@ import copy
 import functools
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,7 +53,7 @@ def numbers(run: Trainer) -> list[dict[str, float]]:
     return [{name: value for name, value in row.items() if name != "seconds"} for row in run.rows]
 
 
-def test_the_loop_is_the_hand_written_one_bit_for_bit() -> None:
+def test_the_loop_is_the_hand_written_one_bit_for_bit():
     settings = config(ema=0.8, accumulate=2, optim=replace(STEPS, schedule="cosine"))
     ours = trainer(settings)
     ours.fit()
@@ -99,7 +98,7 @@ def test_the_loop_is_the_hand_written_one_bit_for_bit() -> None:
     ids=lambda c: c.method[-1][0],
 )
 @pytest.mark.parametrize("pauses", [1, 7])
-def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: int, tmp_path: Path) -> None:
+def test_a_pause_between_any_steps_changes_nothing(settings, pauses, tmp_path):
     part = trainer(settings)
     for _ in range(90):
         calls = iter(range(1, 1000))
@@ -119,7 +118,7 @@ def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: 
     assert numbers(part) == numbers(whole)
 
 
-def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(tmp_path):
     settings = replace(config(), optim=OptimConfig(name="adamw", lr=0.01))
     part, fresh, saved = trainer(settings), trainer(settings), tmp_path / "saved"
     part.fit(pause=lambda: part.step > 0)
@@ -134,13 +133,13 @@ def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(tmp_pat
         same_parameters(fresh.model, trainer(settings).model)
 
 
-def test_patience_ends_a_run_early() -> None:
+def test_patience_ends_a_run_early():
     run = trainer(config(epochs=50, patience=2, optim=replace(STEPS, lr=1e-12)))
     assert run.fit() == "done"
     assert run.epoch < 10
 
 
-def test_pixels_and_real_targets_are_scaled_by_those_of_the_training_examples() -> None:
+def test_pixels_and_real_targets_are_scaled_by_those_of_the_training_examples():
     x = np.random.default_rng(0).integers(0, 256, (5000, 3, 4, 4)).astype(np.uint8)
     np.testing.assert_allclose(channel_statistics(x), ((x / 255).mean((0, 2, 3)), (x / 255).std((0, 2, 3))))
     problem = prepare(told(("erm", ())), table(), CPU)
@@ -156,7 +155,7 @@ test_a_method_that_does_not_fit_the_data_is_named = refusals(
 )
 
 
-def test_alpha_auto_is_measured_on_the_training_examples() -> None:
+def test_alpha_auto_is_measured_on_the_training_examples():
     settings = replace(config(), method=(("rcad", (("alpha", "auto"), ("lam", 0.5))),))
     problem = prepare(settings, dataset(), CPU)
     where = method_of(settings, problem).terms[-1].where
@@ -172,7 +171,7 @@ def test_alpha_auto_is_measured_on_the_training_examples() -> None:
 
 @pytest.mark.parametrize("method", ["erm", "data_augmentation + rcad", "data_augmentation + rcad_released"])
 @pytest.mark.parametrize("wanted", [True, False])
-def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) -> None:
+def test_images_come_in_the_order_that_was_asked_for(method, wanted):
     """Also what was cropped or moved: turning it round in every layer that reads it would cost more."""
     one, order, seen = dataset(), torch.channels_last, list[bool]()
     colours = replace(one, train=Split(np.repeat(one.train.x, 3, 1), one.train.y))
@@ -184,12 +183,12 @@ def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) 
     assert set(seen) == {wanted}
 
 
-def test_batches_are_numbered_through_the_run() -> None:
+def test_batches_are_numbered_through_the_run():
     """Terms that rest count batches over epochs."""
     run = trainer(config("rcad", epochs=3, accumulate=2))
     numbers, backward = [], run.criterion.backward
 
-    def counted(*args: Any, **options: Any) -> Any:
+    def counted(*args, **options):
         numbers.append(options["step"])
         return backward(*args, **options)
 
@@ -198,7 +197,7 @@ def test_batches_are_numbered_through_the_run() -> None:
     assert numbers == list(range(3 * math.ceil(len(run.y) / 16)))
 
 
-def test_cosine_ends_at_zero_after_a_linear_warm_up_and_multistep_drops_at_its_milestones() -> None:
+def test_cosine_ends_at_zero_after_a_linear_warm_up_and_multistep_drops_at_its_milestones():
     optim = OptimConfig(lr=0.2, schedule="cosine", warmup=5)
     rates = [learning_rate(optim, 25, progress) for progress in (2.5, 5, 10, 25)]
     assert rates == pytest.approx([0.1, 0.2, 0.1 * (1 + math.cos(math.pi / 4)), 0.0], abs=1e-12)
@@ -219,7 +218,7 @@ CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None
 
 
 @pytest.mark.parametrize("others", [(), (("confidence_penalty", (("lam", 0.4),)),)])
-def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(others: tuple[Any, ...]) -> None:
+def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(others):
     rows = [("rcad", (("alpha", 0.3), ("lam", 0.5 if others else 0.9))), *others]
     chosen = told(UNCAPPED, *rows)
     problem = prepare(chosen, table(), CPU)
@@ -232,8 +231,8 @@ def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(other
     assert method_of(told(UNCAPPED, ("rcad", (("alpha", 0.3), ("lam", 0.89)))), problem).name
 
 
-def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:
-    def found(seed: int, of_data: int | None) -> str:
+def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own():
+    def found(seed, of_data):
         chosen = replace(config(), seed=seed, data=DataConfig(name="images[:60]", validation=0.2, seed=of_data))
         return prepare(chosen, dataset(), CPU).fingerprint
 

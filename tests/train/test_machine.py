@@ -2,7 +2,6 @@
 
 import os
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,8 +12,8 @@ from rcad.train.machine import deterministic, keep_kernels, pick_device, pick_de
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("wanted", [True, False])
-def test_algorithms(wanted: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def now() -> tuple[bool, bool]:
+def test_algorithms(wanted, device, monkeypatch):
+    def now():
         return torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
 
     before, switched = now(), []
@@ -26,7 +25,7 @@ def test_algorithms(wanted: bool, device: str, monkeypatch: pytest.MonkeyPatch) 
     assert switched == [True, False] * wanted  # torch loads its compiler for it, a second at the start of every run
 
 
-def test_start_up_is_timed_where_asked_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_start_up_is_timed_where_asked_for(monkeypatch, caplog):
     for asked in ("", "1"):
         monkeypatch.setenv("RCAD_TIMES", asked)
         with timed("capture", "rcad, 5 joined", torch.device("cpu")):
@@ -34,14 +33,14 @@ def test_start_up_is_timed_where_asked_for(monkeypatch: pytest.MonkeyPatch, capl
     assert re.fullmatch(r"times: capture 0\.00 s, .* s after the start, of rcad, 5 joined", caplog.messages[0])
 
 
-def test_kernels_are_kept_in_the_cache_unless_said_otherwise(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_kernels_are_kept_in_the_cache_unless_said_otherwise(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "environ", {"TRITON_CACHE_DIR": "mine"})
     keep_kernels(tmp_path)
     assert os.environ["TRITON_CACHE_DIR"] == "mine"
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kernels" / "inductor")
 
 
-def test_several_devices_are_a_number_or_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_devices_are_a_number_or_a_list(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     assert pick_device("cuda:3").index == 3

@@ -31,7 +31,7 @@ RUNS = 12
 ERM = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
 
 
-def test_an_executor_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_executor_is_named(place, monkeypatch):
     assert Executor.parse("ray") == Executor()
     assert Executor.parse("ray://head:6379", gpus_per_run=0.1) == Executor("head:6379", 0.1)
     for wrong in ("dask", "ray://", "slurm://x"):
@@ -63,7 +63,7 @@ def ended(place: Place, answer: Any) -> Any:
     return crew
 
 
-def test_the_log_of_a_run_that_failed_lies_in_its_folder(place: Place) -> None:
+def test_the_log_of_a_run_that_failed_lies_in_its_folder(place):
     try:
         raise KeyError("x")
     except KeyError as error:
@@ -73,7 +73,7 @@ def test_the_log_of_a_run_that_failed_lies_in_its_folder(place: Place) -> None:
     assert Path(log).read_text().startswith("Traceback ")
 
 
-def test_files_come_back_with_the_task(place: Place, tmp_path: Path) -> None:
+def test_files_come_back_with_the_task(place, tmp_path):
     there = replace(place, store=Store.open(tmp_path / "there"))
     schedule([ERM], there)
     files = _files(there.store, ERM)
@@ -81,12 +81,12 @@ def test_files_come_back_with_the_task(place: Place, tmp_path: Path) -> None:
     assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
-def test_a_task_holds_as_many_runs_as_share_its_gpu(store: Store) -> None:
+def test_a_task_holds_as_many_runs_as_share_its_gpu(store):
     configs, place = [replace(ERM, seed=seed) for seed in range(20)], Place(store, joined=5)
     work = Work(configs, place, Stop(), Listener(configs))
     cluster, without = PretendedRay(resources={"CPU": 16.0, "GPU": 2.0}), PretendedRay(resources={"CPU": 2.0})
 
-    def sizes(backend: OnRay, on_gpu: bool = True) -> list[int]:
+    def sizes(backend, on_gpu=True):
         return [len(share) for share in backend._shares(cluster, work, on_gpu)]
 
     assert sizes(OnRay(Executor())) == [10, 10]  # two teams of five on each GPU
@@ -146,15 +146,13 @@ schedule(configs, Place(Store.open(runs), device="cpu", checkpoint_seconds=0.0, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["shared", "return"])
-def test_no_record_is_lost_doubled_or_different(
-    tmp_path: Path, ray: Any, cluster: Any, configs: list[RunConfig], sequential: Store, mode: Any
-) -> None:
-    def lose_a_node() -> None:
+def test_no_record_is_lost_doubled_or_different(tmp_path, ray, cluster, configs, sequential, mode):
+    def lose_a_node():
         here = ray.get_runtime_context().get_node_id()  # whose end would be the driver's
         victim = next(node for node in cluster.worker_nodes if node.node_id != here)
         cluster.remove_node(victim, allow_graceful=False)
 
-    def done() -> int:
+    def done():
         return sum(record.is_final for record in store.records())
 
     executor = Executor(cluster.address, store_mode=mode)

@@ -96,7 +96,7 @@ def checkpoints(store: Store) -> list[tuple[dict[str, torch.Tensor], dict[str, A
     return [load_tensors(path) for path in paths if path.exists()]
 
 
-def test_neighbours_change_nothing(store: Store, alone: Store) -> None:
+def test_neighbours_change_nothing(store, alone):
     methods = ("erm", "rcad", "data_augmentation + rcad_random", "me_ada")
     configs = [config(seed, method) for method in methods for seed in (0, 1)]
     records = go(configs, store, at_once=5)
@@ -107,10 +107,10 @@ def test_neighbours_change_nothing(store: Store, alone: Store) -> None:
     assert set(engines(singles)) == {"eager"}
 
 
-def test_never_more_at_once_than_asked_and_a_record_says_that_its_run_is_to_be_joined(store: Store) -> None:
+def test_never_more_at_once_than_asked_and_a_record_says_that_its_run_is_to_be_joined(store):
     most, said = [], set()
 
-    def start() -> None:
+    def start():
         live = [record.resolved["engine"] for record in store.records() if record.status == "running"]
         most.append(len(live))
         said.update(live)
@@ -121,7 +121,7 @@ def test_never_more_at_once_than_asked_and_a_record_says_that_its_run_is_to_be_j
 
 
 @pytest.mark.parametrize(("joined", "begun"), [(1, 3), (2, 2), (3, 3)])
-def test_a_stop_saves_all_and_the_same_call_goes_on(joined: int, begun: int, store: Store, tmp_path: Path) -> None:
+def test_a_stop_saves_all_and_the_same_call_goes_on(joined, begun, store, tmp_path):
     configs = seeds(4)
     stopped = go(configs, store, joined, 3, progress={1: stopping_at(1.0)})
     assert [record and record.status for record in stopped] == ["interrupted"] * begun + [None] * (4 - begun)
@@ -131,8 +131,8 @@ def test_a_stop_saves_all_and_the_same_call_goes_on(joined: int, begun: int, sto
     assert engines(resumed) == engines(straight)
 
 
-def test_groups_differ_in_seeds_alone_and_those_that_cannot_be_joined_come_last() -> None:
-    def places(configs: Sequence[RunConfig], size: int) -> list[list[int]]:
+def test_groups_differ_in_seeds_alone_and_those_that_cannot_be_joined_come_last():
+    def places(configs, size):
         return [[configs.index(config) for config in group] for group in in_groups(configs, size)]
 
     configs = [config(seed, method) for seed in range(3) for method in ("rcad", "mine:own", "erm")]
@@ -150,7 +150,7 @@ def no_disk(*args: Any) -> None:
 
 
 @pytest.mark.parametrize("joined", [1, 3])
-def test_when_one_run_fails_the_others_keep_what_they_have(joined: int, store: Store) -> None:
+def test_when_one_run_fails_the_others_keep_what_they_have(joined, store):
     with pytest.raises(InputError, match="a disk"):
         go(seeds(3), store, joined, progress={1: Watcher(lambda watcher: watcher.done == 1, no_disk)})
     assert sorted(record.state for record in store.records()) == ["failed", "interrupted", "interrupted"]
@@ -159,9 +159,7 @@ def test_when_one_run_fails_the_others_keep_what_they_have(joined: int, store: S
 
 
 @pytest.mark.parametrize("joined", [2, 3])
-def test_joined_runs_that_find_no_memory_go_on_unjoined(
-    joined: int, store: Store, alone: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_joined_runs_that_find_no_memory_go_on_unjoined(joined, store, alone, monkeypatch):
     """Where nobody else is there, they were too many for one network, not for the device."""
     monkeypatch.setattr(JoinedUpdate, "__init__", no_memory)
     records = go(seeds(3), store, joined)
@@ -170,12 +168,10 @@ def test_joined_runs_that_find_no_memory_go_on_unjoined(
     assert list(map(essence, records)) == [essence(by_itself(config, alone)) for config in seeds(3)]
 
 
-def test_a_team_that_runs_out_of_memory_late_disturbs_no_other(
-    store: Store, alone: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_team_that_runs_out_of_memory_late_disturbs_no_other(store, alone, tmp_path, monkeypatch):
     examples, steps = JoinedUpdate.examples, []
 
-    def too_large(self: JoinedUpdate, index: torch.Tensor) -> Any:
+    def too_large(self, index):
         steps.append(self.members[0].config.seed)
         return no_memory() if steps.count(0) == 5 and steps[-1] == 0 else examples(self, index)
 
@@ -196,7 +192,7 @@ def greedy() -> Watcher:
     return Watcher(lambda watcher: watcher.done == 1, no_memory)
 
 
-def test_a_run_that_finds_no_memory_waits_for_room_and_even_alone_is_refused(store: Store) -> None:
+def test_a_run_that_finds_no_memory_waits_for_room_and_even_alone_is_refused(store):
     large = greedy()
     assert len(ids(go(seeds(4), store, at_once=4, progress={2: large}))) == 4
     assert large.acted
@@ -208,7 +204,7 @@ def test_a_run_that_finds_no_memory_waits_for_room_and_even_alone_is_refused(sto
             go(seeds(count, epochs=3), store, progress={place: greedy() for place in range(count)})
 
 
-def test_who_may_share_a_device() -> None:
+def test_who_may_share_a_device():
     assert can_share(config())
     assert not can_share(config(deterministic=True))  # a switch of the whole process
     for model, shares in (
@@ -228,7 +224,7 @@ test_what_cannot_be_is_named = refusals(
 )
 
 
-def test_joined_runs_are_admitted_together_or_not_at_all_and_only_if_they_can_end_in_time(store: Store) -> None:
+def test_joined_runs_are_admitted_together_or_not_at_all_and_only_if_they_can_end_in_time(store):
     place, stop = Place(store, device="cpu", joined=4), Stop(minutes=1)
     teams = together._Teams(work_of(seeds(12), place), 9)
     teams._admit()
@@ -267,7 +263,7 @@ def team(runs: int, *, settled: bool = True, epochs: int = 2) -> Team:
         ([team(4), team(4)], None, 900, 1000, 13, False),  # more than were asked for
     ],
 )
-def test_admission_follows_the_memory(case: Any, monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+def test_admission_follows_the_memory(case, monkeypatch, store):
     """The first run goes alone until its step has all it needs; then as many come as fit, with room to spare."""
     teams, need, reserved, free, count, room = case
     present = together._Teams(work_of(seeds(1) * 20, Place(store, device="cpu")), 20)
@@ -279,12 +275,10 @@ def test_admission_follows_the_memory(case: Any, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("error", "state"), [(KeyboardInterrupt, "interrupted"), (ZeroDivisionError, "failed")])
-def test_a_step_that_is_broken_off_is_not_taken_twice(
-    error: type[BaseException], state: str, store: Store, three_joined: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_step_that_is_broken_off_is_not_taken_twice(error, state, store, three_joined, monkeypatch):
     follow, steps = JoinedUpdate.follow, []
 
-    def interrupted(self: JoinedUpdate) -> None:
+    def interrupted(self):
         steps.append(0)
         if len(steps) == 3:
             raise error
@@ -300,12 +294,10 @@ def test_a_step_that_is_broken_off_is_not_taken_twice(
     assert same_weights(store, three_joined, *ids(go(seeds(3), store, 3)))
 
 
-def test_a_signal_while_some_are_being_saved_stops_all_after_one_step(
-    store: Store, three_joined: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_while_some_are_being_saved_stops_all_after_one_step(store, three_joined, monkeypatch):
     save, saved = execution.save_trainer, []
 
-    def saving(trainer: Trainer, path: Path) -> None:
+    def saving(trainer, path):
         save(trainer, path)
         saved.append(trainer.config.seed)
         if len(saved) == 4:  # the first of three has been saved for the second time
@@ -322,7 +314,7 @@ def test_a_signal_while_some_are_being_saved_stops_all_after_one_step(
     assert same_weights(store, three_joined, *ids(resumed))
 
 
-def test_done_interrupted_busy_and_new_ones_together(store: Store) -> None:
+def test_done_interrupted_busy_and_new_ones_together(store):
     configs = seeds(5)
     by_itself(configs[0], store)
     by_itself(configs[1], store, stopping_at(0.5))
@@ -335,10 +327,10 @@ def test_done_interrupted_busy_and_new_ones_together(store: Store) -> None:
 
 @pytest.mark.usefixtures("_without_collector")
 @pytest.mark.parametrize("joined", [1, 2])
-def test_what_has_ended_takes_no_memory(joined: int, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_ended_takes_no_memory(joined, store, monkeypatch):
     init, models, alive = Trainer.__init__, weakref.WeakSet[Any](), []
 
-    def noted(self: Trainer, *args: Any, **options: Any) -> None:
+    def noted(self, *args, **options):
         init(self, *args, **options)
         models.add(self.model)
 
@@ -348,8 +340,8 @@ def test_what_has_ended_takes_no_memory(joined: int, store: Store, monkeypatch: 
     assert len(models) == 0
 
 
-def test_files_of_joined_runs_have_the_form_of_others(store: Store, tmp_path: Path) -> None:
-    def form(tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+def test_files_of_joined_runs_have_the_form_of_others(store, tmp_path):
+    def form(tensors):
         return {name: (value.shape, value.dtype) for name, value in tensors.items()}
 
     configs, other = seeds(3, ema=0.9, channels_last=True), Store.open(tmp_path / "alone")

@@ -142,7 +142,7 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
         ("sgd", {"criterion": lambda: methods.erm().criterion()}),
     ],
 )
-def test_it_is_the_plain_loop_bit_for_bit(mode: str, optimizer: str, means: dict[str, Any]) -> None:
+def test_it_is_the_plain_loop_bit_for_bit(mode, optimizer, means):
     """Some batches are smaller, the rate falls, the model is evaluated, and checkpoints are loaded."""
     device = "cuda" if mode == "cuda" else "cpu"
     if mode != "cuda":
@@ -209,7 +209,7 @@ CHANGES: dict[str, Callable[[CapturedStep], object]] = {
 @pytest.mark.usefixtures("_graphs")
 @pytest.mark.filterwarnings("ignore")  # that a model in eval mode is trained
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_is_noticed(change: str) -> None:
+def test_what_changed_is_noticed(change):
     _, step = pair(norm_net())
     losses_of(step)
     assert step.captured
@@ -255,9 +255,7 @@ fused = functools.partial(torch.optim.SGD, lr=0.125, fused=True)
         (fused, "learnt", "the batch is part of a larger graph, which learns from it"),
     ],
 )
-def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(
-    optimizer: Any, why: str, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(optimizer, why, words, monkeypatch, caplog):
     monkeypatch.setattr(Functions, "failing", why == "refused")
     loops: list[Any] = []
     for net, kind in ((norm_net(), rcad.capture), (norm_net(), Plain)):
@@ -277,7 +275,7 @@ def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(
     assert loops[0].reason == words
 
 
-def test_only_models_of_known_layers_get_a_twin() -> None:
+def test_only_models_of_known_layers_get_a_twin():
     for name in ("resnet18", "small_cnn"):
         assert own_loop._plain(build(name, num_outputs=5, in_shape=(3, 8, 8), width=8))
     mine, watched = type("Mine", (nn.Linear,), {"__module__": "mine"}), smooth_net()
@@ -287,9 +285,9 @@ def test_only_models_of_known_layers_get_a_twin() -> None:
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_inputs_by_name_weights_and_rates_in_tensors() -> None:
+def test_inputs_by_name_weights_and_rates_in_tensors():
     class Named(nn.Sequential):
-        def forward(self, pixels: Tensor, shift: Tensor, scale: bool) -> dict[str, Tensor]:  # type: ignore[override]
+        def forward(self, pixels, shift, scale):  # type: ignore[override]
             return {"logits": super().forward(pixels + shift)}
 
     nets = [Named(smooth_net()), Named(smooth_net())]
@@ -311,7 +309,7 @@ def test_inputs_by_name_weights_and_rates_in_tensors() -> None:
 
 
 @pytest.mark.parametrize("mode", ["eager", "functions"], indirect=True)
-def test_autocast_where_the_step_is_called_counts_and_keeps_no_casts(mode: str) -> None:
+def test_autocast_where_the_step_is_called_counts_and_keeps_no_casts(mode):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("needs bf16 on the CPU")
     plain, step = pair(smooth_net(), made={"fused": mode != "eager"})
@@ -325,7 +323,7 @@ def test_autocast_where_the_step_is_called_counts_and_keeps_no_casts(mode: str) 
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_the_means_of_the_engine_in_bf16() -> None:
+def test_the_means_of_the_engine_in_bf16():
     """Torch's layers are passed through a bf16 twin, which follows the weights of a checkpoint."""
     plain, step = pair(norm_net(), "adamw", autocast=torch.bfloat16, made={"fused": True})
     start = copy.deepcopy(norm_net(seed=1).state_dict())
@@ -360,7 +358,7 @@ test_wrong_arguments_are_named = refusals(
     ("ours", "optimizer", "compiled"),
     [(True, "sgd", False), (True, "adamw", False), (False, "sgd", False), (False, "sgd", True)],
 )
-def test_bf16_stays_within_rounding(ours: bool, optimizer: str, compiled: bool) -> None:
+def test_bf16_stays_within_rounding(ours, optimizer, compiled):
     """The engine's means, a twin in bf16 and kernels of our own, are as near to fp32 as autocast is."""
     torch._dynamo.reset()
     torch.manual_seed(0)
@@ -386,13 +384,13 @@ def test_bf16_stays_within_rounding(ours: bool, optimizer: str, compiled: bool) 
 
 
 @pytest.mark.gpu
-def test_a_model_that_reads_from_the_device_steps_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_reads_from_the_device_steps_eagerly(caplog):
     class Reading(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.net = smooth_net()
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             output: Tensor = self.net(x)
             return output + 0.0 * output.sum().item()
 
@@ -406,7 +404,7 @@ def test_a_model_that_reads_from_the_device_steps_eagerly(caplog: pytest.LogCapt
 
 
 @pytest.mark.gpu
-def test_repeated_steps_never_wait_for_the_gpu() -> None:
+def test_repeated_steps_never_wait_for_the_gpu():
     _, step = pair(norm_net(dropout=0.1), device="cuda")
     x, y = (value.cuda() for value in images())
     for _ in range(4):

@@ -38,7 +38,7 @@ def play(progress: Any, clock: Any, epochs: int = 100) -> None:
     progress.note("done: seed 0")
 
 
-def test_lines_are_few_and_say_what_is_left(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_few_and_say_what_is_left(clock, capsys):
     play(Lines(), clock)
     out, err = capsys.readouterr()
     lines = out.splitlines()
@@ -49,7 +49,7 @@ def test_lines_are_few_and_say_what_is_left(clock: Any, capsys: pytest.CaptureFi
     assert capsys.readouterr() == ("", out)
 
 
-def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock, capsys):
     lines = Lines()
     for done in range(0, 31, 10):
         lines.detail("fetching", done * 1000, 0 if done == 20 else 100_000, "B")
@@ -61,7 +61,7 @@ def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock: Any, capsys: p
 
 
 @pytest.mark.parametrize("kind", [Lines, Overwritten])
-def test_a_reader_who_has_seen_enough_ends_no_work(kind: Any, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_who_has_seen_enough_ends_no_work(kind, clock, monkeypatch):
     closed = Mock(side_effect=BrokenPipeError)
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=closed, flush=closed))
     play(kind(), clock, epochs=3)
@@ -69,7 +69,7 @@ def test_a_reader_who_has_seen_enough_ends_no_work(kind: Any, clock: Any, monkey
 
 
 @pytest.mark.parametrize("width", [20, 80])
-def test_bars(width: int, clock: Any) -> None:
+def test_bars(width, clock):
     stream = Terminal()
     with Bars(Console(file=stream, force_terminal=True, width=width, highlight=False, markup=False)) as bars:
         play(bars, clock, epochs=4)
@@ -89,10 +89,10 @@ def test_bars(width: int, clock: Any) -> None:
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 
 
-def test_a_notebook_has_one_line_that_changes(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_has_one_line_that_changes(clock, capsys):
     seen: list[str] = []
 
-    def display(bundle: dict[str, str], **options: Any) -> Any:
+    def display(bundle, **options):
         seen.append(bundle["text/plain"])
         return SimpleNamespace(update=lambda bundle, raw: seen.append(bundle["text/plain"]))
 
@@ -101,7 +101,7 @@ def test_a_notebook_has_one_line_that_changes(clock: Any, capsys: pytest.Capture
     assert [line.split("  ")[0] for line in seen] == [*(f"epoch {epoch}/3" for epoch in range(4)), "done: seed 0"]
 
 
-def test_a_command_in_a_notebook_overwrites_its_line(clock: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_in_a_notebook_overwrites_its_line(clock, capsys):
     """A notebook knows the carriage return, and no other way to move."""
     with Overwritten() as line:
         play(line, clock, epochs=3)
@@ -115,8 +115,8 @@ def test_a_command_in_a_notebook_overwrites_its_line(clock: Any, capsys: pytest.
     assert screen.split() == ["done:", "seed", "0"]
 
 
-def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def kinds(given: Any = None) -> list[type]:
+def test_who_looks_decides(monkeypatch):
+    def kinds(given=None):
         """What a command shows: as it is, quiet, beside JSON; and what a caller from Python sees."""
         shown = show_progress(), show_progress(quiet=True), show_progress(as_json=True), watched(given)
         with ExitStack() as stack:
@@ -139,7 +139,7 @@ def test_who_looks_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds()[0] is Lines
 
 
-def test_a_portion_of_a_whole() -> None:
+def test_a_portion_of_a_whole():
     heard = Watcher()
     part = Portion(heard, before=2.0, size=4.0, total=10.0, name="rcad")
     part.overall(1, 2, "epoch 1/2")

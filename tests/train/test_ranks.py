@@ -101,7 +101,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
-def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) -> None:
+def test_several_processes_end_with_the_weights_of_one(alone, size):
     several = place_in(alone.store.path.with_name(f"by {size}"))
     in_ranks(size, PROGRAM, "runs_in_a_rank", several.store.path)
     for case in CASES:
@@ -142,7 +142,7 @@ def norms_in_a_rank() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) -> None:
+def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size):
     in_ranks(size, PROGRAM, "norms_in_a_rank")
 
 
@@ -175,8 +175,8 @@ def in_second_epoch(forked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_killed_process_ends_all_and_another_number_goes_on(
-    alone: Place, tmp_path: Path, in_second_epoch: Any, by_force: Mock, monkeypatch: Any, caplog: Any
-) -> None:
+    alone, tmp_path, in_second_epoch, by_force, monkeypatch, caplog
+):
     in_second_epoch("1", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
@@ -195,9 +195,7 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(
 
 
 @pytest.mark.slow
-def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
-    tmp_path: Path, in_second_epoch: Any, by_force: Mock
-) -> None:
+def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(tmp_path, in_second_epoch, by_force):
     in_second_epoch("0", lambda: os.kill(os.getppid(), signal.SIGTERM))
     config, place = config_of("erm, GroupNorm", epochs=10_000), place_in(tmp_path / "runs", devices=("cpu",) * 2)
     with pytest.raises(Interrupted, match="stopped; the same command goes on"):
@@ -208,7 +206,7 @@ def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
 
 
 @pytest.mark.slow
-def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path: Path) -> None:
+def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path):
     words = ["train", "--data", "nothing-of-this-name", "--method", "erm", "--runs", str(tmp_path / "runs")]
     done = Forked(*words, "--devices", 2, "--device", "cpu").end()
     assert done.code == 2
@@ -216,7 +214,7 @@ def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path: Path) -> N
     assert "nothing-of-this-name" in done.err
 
 
-def test_parts_cover_a_batch_once_and_differ_by_one() -> None:
+def test_parts_cover_a_batch_once_and_differ_by_one():
     for size in (2, 3, 8):
         for count in (8, 20, 43):
             parts = [Ranks(rank, size).part(count) for rank in range(size)]

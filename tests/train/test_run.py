@@ -43,7 +43,7 @@ def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "dig
     return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=SETTINGS)
 
 
-def test_a_run_leaves_a_record_a_log_and_weights(store: Store) -> None:
+def test_a_run_leaves_a_record_a_log_and_weights(store):
     record = run(small(), Place(store))
     assert (record, record.status) == (store.get(record.id), "done")
     assert set(record.metrics) >= {"test_accuracy", "test_nll", "test_brier", "val_accuracy", "selected_epoch"}
@@ -55,7 +55,7 @@ def test_a_run_leaves_a_record_a_log_and_weights(store: Store) -> None:
     assert weights(store, record.id)
 
 
-def test_the_last_epoch_stands_beside_the_selected_one(place: Place) -> None:
+def test_the_last_epoch_stands_beside_the_selected_one(place):
     config = small("erm", epochs=8)
     config = replace(config, optim=replace(config.optim, lr=0.2))  # so large that the first epochs are the best
     chosen = run(config, place)
@@ -104,9 +104,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 @pytest.mark.parametrize("damage", [flip, Path.unlink])
 @pytest.mark.parametrize("both", [False, True])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(
-    damage: Callable[[Path], None], both: bool, straight: Store, store: Store, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(damage, both, straight, store, caplog):
     config = small("rcad_random", epochs=2)
     last = stopped(config, store)
     for path in (last, last.with_name(BEFORE)) if both else (last,):
@@ -122,9 +120,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
         assert last.with_name(f"{LAST}.aside").exists()
 
 
-def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(
-    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(store, tmp_path, caplog):
     config = table(tmp_path / "d.csv", flip=True)
     other_data = stopped(config, Store.open(tmp_path / "data"))
     table(tmp_path / "d.csv", flip=False)
@@ -148,7 +144,7 @@ def threads() -> Iterator[Callable[[int], None]]:
     torch.set_num_threads(before)
 
 
-def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path, threads: Callable[[int], None]) -> None:
+def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path, threads):
     """Of two threads the sums differ from those of one. Tiny problems take one, and give the rest back."""
     config = configure("digits[:64]", [("erm", ())], epochs=1, settings=("model.width=32", "train.batch_size=8"))
     tiny, two, mixed, one = (Store.open(tmp_path / name) for name in ("tiny", "two", "mixed", "one"))
@@ -167,7 +163,7 @@ def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path: Path, threads: C
     assert not same_weights(one, two, config_id(config))
 
 
-def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
+def test_runs_in_threads_are_those_made_one_by_one(tmp_path):
     configs = [small("rcad_random", epochs=1, seed=seed) for seed in range(4)]
     configs = [replace(config, model=replace(config.model, dropout=0.5)) for config in configs]  # draws at every step
     before, stores = torch.get_rng_state(), [Store.open(tmp_path / name) for name in ("alone", "together")]
@@ -179,7 +175,7 @@ def test_runs_in_threads_are_those_made_one_by_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("torn", [True, False], ids=["a torn last line", "a broken first one"])
-def test_a_damaged_log_is_made_from_the_checkpoint(torn: bool, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_log_is_made_from_the_checkpoint(torn, store, caplog):
     config = small(epochs=3)
     last = stopped(config, store, saves=14)
     path = last.parents[1] / "log.jsonl"
@@ -192,7 +188,7 @@ def test_a_damaged_log_is_made_from_the_checkpoint(torn: bool, store: Store, cap
     assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True] * (not torn)
 
 
-def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(place: Place) -> None:
+def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(place):
     settings = ["model.name=resnet18", "model.width=4", "train.batch_size=50", "data.validation=0.15"]
     with fails_in_one_line("expected several numbers ", "but got a batch of 1 example; take another"):
         run(configure("digits[:60]", [("erm", ())], epochs=1, settings=settings), place)
@@ -227,7 +223,7 @@ for moment in moments:  # each in a process of its own, which has everything imp
 
 
 @pytest.mark.slow
-def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
+def test_kills_at_any_moment_change_nothing(tmp_path):
     """Killed before a step or in the middle of a write and started again: the same weights and one record."""
     chance = random.Random(0)
     config = small("rcad_random", epochs=10)
@@ -247,7 +243,7 @@ def test_kills_at_any_moment_change_nothing(tmp_path: Path) -> None:
     assert logged == sorted(set(logged))
 
 
-def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Place) -> None:
+def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place):
     watcher, low = Watcher(), Watcher()
     config = configure("digits[:60]", parse_method("rcad"), epochs=2)
     record = run(config, place, watcher)
@@ -269,14 +265,14 @@ def test_a_run_says_its_network_its_numbers_its_device_and_its_steps(place: Plac
     ("side", "count", "network"),
     [(28, 40, "SmallCNN"), (32, FEW_IMAGES, "SmallCNN"), (33, 40, "ResNet"), (28, FEW_IMAGES + 1, "ResNet")],
 )
-def test_few_small_images_get_the_small_network(side: int, count: int, network: str) -> None:
+def test_few_small_images_get_the_small_network(side, count, network):
     asked = configure("d", parse_method("erm"), settings=["train.selection=last", "data.validation=0"])
     train = Split(np.broadcast_to(np.uint8(0), (count, 1, side, side)), np.arange(count) % 2)
     data = Dataset("d", "classification", train, test=Split(train.x[:4], train.y[:4]), classes=("a", "b"))
     assert type(model_of(asked, prepare(asked, data, CPU))).__name__ == network
 
 
-def test_a_finished_run_keeps_the_network_it_was_made_with() -> None:
+def test_a_finished_run_keeps_the_network_it_was_made_with():
     record = RunRecord(config=small(), status="running", started=utc_now(), resolved={"model": "ResNet, 11 parameters"})
     assert as_built(record).model.name == "resnet18"
     assert as_built(replace(record, resolved={})).model.name == "auto"
@@ -311,7 +307,7 @@ def memory(streamed: Place) -> Place:
 
 
 @pytest.mark.parametrize("method", ["rcad", "cutmix", "data_augmentation"])
-def test_the_weights_are_those_of_a_run_in_memory(folder: Path, streamed: Place, memory: Place, method: str) -> None:
+def test_the_weights_are_those_of_a_run_in_memory(folder, streamed, memory, method):
     config = config_of(folder, method)
     first, second = run(config, streamed), run(config, memory)
     assert (first.id, first.metrics) == (second.id, second.metrics)
@@ -322,9 +318,7 @@ def test_the_weights_are_those_of_a_run_in_memory(folder: Path, streamed: Place,
     assert run(config, replace(streamed, store=memory.store)) == second
 
 
-def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(
-    folder: Path, streamed: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(folder, streamed, monkeypatch):
     config = config_of(folder, "rcad(alpha=1.0, lam=0.1)")
     straight = replace(streamed, store=Store.open(streamed.store.path.with_name("straight")))
     whole = run(config, straight)
@@ -343,7 +337,7 @@ def test_a_run_that_stops_in_mid_epoch_goes_on_at_the_next_example(
     assert same_weights(streamed.store, straight.store, whole.id)
 
 
-def test_files_that_changed_are_other_data(folder: Path, streamed: Place, tmp_path: Path) -> None:
+def test_files_that_changed_are_other_data(folder, streamed, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
     run(config_of(copy, "erm"), streamed)
@@ -352,7 +346,7 @@ def test_files_that_changed_are_other_data(folder: Path, streamed: Place, tmp_pa
         run(config_of(copy, "erm"), streamed)
 
 
-def test_examples_that_were_not_expected_come_all_the_same(folder: Path, streamed: Place, memory: Place) -> None:
+def test_examples_that_were_not_expected_come_all_the_same(folder, streamed, memory):
     config = config_of(folder)
     x, expected = (prepare(config, Reader(place)(config.data), CPU).train[0] for place in (streamed, memory))
     assert isinstance(x, Streamed)
@@ -361,7 +355,7 @@ def test_examples_that_were_not_expected_come_all_the_same(folder: Path, streame
         assert torch.equal(x[index], expected[index])
 
 
-def test_what_takes_images_in_memory_is_refused(folder: Path, streamed: Place) -> None:
+def test_what_takes_images_in_memory_is_refused(folder, streamed):
     with fails_in_one_line("for its images are streamed from disk, but got 'me_ada'"):
         run(config_of(folder, "me_ada"), streamed)
     config = config_of(folder)
@@ -373,7 +367,7 @@ def test_what_takes_images_in_memory_is_refused(folder: Path, streamed: Place) -
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder: Path, streamed: Place, memory: Place) -> None:
+def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder, streamed, memory):
     config = config_of(folder)
     config = replace(config, train=replace(config.train, deterministic=True))
     record = run(config, replace(streamed, device="cuda"))

@@ -27,7 +27,7 @@ from rcad.train.loop import Trainer
 from rcad.train.one_gpu import OneGPU, in_shares
 from rcad.train.place import Place
 from rcad.train.processes import Processes
-from rcad.train.scheduler import Work, choose_backend, one_by_one, schedule
+from rcad.train.scheduler import choose_backend, one_by_one, schedule
 from rcad.train.stop import Interrupted, exit_code, stopping
 from tiny_runs import Watcher, arrays_in
 
@@ -49,10 +49,10 @@ def written(config: RunConfig, status: Status = "done") -> RunRecord:
 
 @pytest.mark.parametrize("how", [None, KeyboardInterrupt, RuntimeError])
 @pytest.mark.parametrize("at", [0, 1, 3])
-def test_whatever_stops_it_nothing_finished_is_repeated(at: int, how: Any, place: Place, monkeypatch: Any) -> None:
+def test_whatever_stops_it_nothing_finished_is_repeated(at, how, place, monkeypatch):
     made, ends = list[int](), [how]
 
-    def run(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
+    def run(config, place, *others, **options):
         if len(made) == at and ends:
             if error := ends.pop():
                 raise error
@@ -76,12 +76,10 @@ def test_whatever_stops_it_nothing_finished_is_repeated(at: int, how: Any, place
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_a_signal_in_a_runs_last_moment_is_not_lost_and_one_before_the_first_ends_it_at_once(
-    begun: bool, place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_in_a_runs_last_moment_is_not_lost_and_one_before_the_first_ends_it_at_once(begun, place, monkeypatch):
     """Before: while torch is imported, say. An hour of that would be heard through otherwise."""
 
-    def run(config: RunConfig, place: Place, *others: object, **options: Any) -> RunRecord:
+    def run(config, place, *others, **options):
         if begun:
             options["stop"].at_once = False  # as a run says when it begins
         os.kill(os.getpid(), signal.SIGINT)
@@ -97,7 +95,7 @@ def test_a_signal_in_a_runs_last_moment_is_not_lost_and_one_before_the_first_end
     )
 
 
-def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_ends_cleanly_and_says_what_is_left(place, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("rcad.train.stop.time.monotonic", lambda: now[0])
     monkeypatch.setattr(scheduler, "SHOW_S", -1.0)
@@ -110,10 +108,10 @@ def test_a_time_limit_ends_cleanly_and_says_what_is_left(place: Place, monkeypat
     assert schedule(CONFIGS[:1], place, minutes=1e-9).records == (done,)
 
 
-def test_what_cannot_end_in_time_is_not_begun(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_end_in_time_is_not_begun(place, monkeypatch):
     now, begun = [0.0], []
 
-    def taking_its_time(config: RunConfig, place: Place, *others: object, **options: object) -> RunRecord:
+    def taking_its_time(config, place, *others, **options):
         begun.append(config.seed)
         now[0] += (seconds := 10.0 * config.train.epochs)
         place.store.write(record := replace(written(config), timings={"train_seconds": seconds}))
@@ -127,7 +125,7 @@ def test_what_cannot_end_in_time_is_not_begun(place: Place, monkeypatch: pytest.
     assert (outcome.exit_code, outcome.out_of_time, outcome.unfinished) == (2, True, 1)
 
 
-def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
+def test_a_run_is_made_once_however_often_it_is_asked_for(place):
     first, again = Watcher(), Watcher()
     assert len(schedule([*CONFIGS[:2], CONFIGS[0]], place, first).records) == 2
     assert sum(note.startswith("done: ") for note in first.notes) == 2
@@ -135,7 +133,7 @@ def test_a_run_is_made_once_however_often_it_is_asked_for(place: Place) -> None:
     assert [note.split("  ")[0] for note in again.notes] == ["done already: erm on digits[:60], seed 0"]
 
 
-def test_busy_runs_are_left_to_others_and_looked_at_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_runs_are_left_to_others_and_looked_at_again(place, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
     lock, watcher = place.store.lock(CONFIGS[1]), Watcher()
     outcome = schedule(CONFIGS, place, watcher)
@@ -152,13 +150,13 @@ def test_busy_runs_are_left_to_others_and_looked_at_again(place: Place, monkeypa
     assert schedule([CONFIGS[1], config(9)], place).complete
 
 
-def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_counts_work_and_not_what_was_there_before(place, monkeypatch):
     monkeypatch.setattr(scheduler, "cost", lambda config: 10.0)
     monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
     place.store.write(written(CONFIGS[0]))
     watcher = Watcher()
 
-    def backend(work: Work) -> None:
+    def backend(work):
         first, second = (work.listener.progress(config) for config in work.configs[:2])
         first.overall(5, 10, "epoch 5/10")  # goes on from a checkpoint
         first.overall(7.5, 10, "epoch 7/10")
@@ -174,7 +172,7 @@ def test_progress_counts_work_and_not_what_was_there_before(place: Place, monkey
     assert (outcome.unfinished, outcome.exit_code) == (1, 130)
 
 
-def test_backends_suit_work(place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_backends_suit_work(place, monkeypatch, caplog):
     many = [replace(one, data=replace(one.data, name="digits[:50000]")) for one in CONFIGS]
     monkeypatch.setattr(scheduler, "cores", lambda: 16)
     assert choose_backend(CONFIGS, place, None, None) is one_by_one
@@ -204,7 +202,7 @@ def test_backends_suit_work(place: Place, monkeypatch: pytest.MonkeyPatch, caplo
     assert caplog.messages[1] == "--join: not for dropout, timm or train.deterministic"
 
 
-def test_one_device_takes_those_that_cannot_share_one_by_one(place: Place) -> None:
+def test_one_device_takes_those_that_cannot_share_one_by_one(place):
     configs = [config(0), config(1, deterministic=True), config(2)]
     outcome = schedule(configs, place, backend=OneGPU())
     words = [record.resolved["engine"] for record in outcome.records]
@@ -239,15 +237,13 @@ def arrays(tmp_path: Path) -> str:
     return arrays_in(tmp_path)
 
 
-def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
-    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(tmp_path, place, arrays, killing, monkeypatch):
     killing(1)
     configs = [config(seed, 3, arrays) for seed in range(4)]
     before, taken, watcher = dict(os.environ), list[list[int]](), Watcher()
     hand_out = processes._Crew._hand_out
 
-    def seen(self: Any, worker: Any) -> None:
+    def seen(self, worker):
         hand_out(self, worker)
         taken.append([config.seed for config in worker.runs.values()])
 
@@ -262,7 +258,7 @@ def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(
     assert outcome.records[1].metrics == metrics_of(configs[1], place)
 
 
-def test_each_gpu_takes_shares_of_the_runs() -> None:
+def test_each_gpu_takes_shares_of_the_runs():
     configs = [config(seed, epochs) for epochs in (2, 3) for seed in range(6)]
     assert [len(share) for share in in_shares(configs, None, 1, 2)] == [6, 6]
     assert [len(share) for share in in_shares(configs, 5, 1, 2)] == [5, 5, 2]
@@ -270,9 +266,7 @@ def test_each_gpu_takes_shares_of_the_runs() -> None:
     assert [[one.seed for one in share] for share in joined] == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [9]]
 
 
-def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
-    tmp_path: Path, place: Place, arrays: str, killing: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(tmp_path, place, arrays, killing, monkeypatch):
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
     killing(99)
     words = r"ended with -9 \(killed, out of memory, or .*\) on erm on .*arrays.npz, seed 1"
@@ -283,7 +277,7 @@ def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(
 
 
 @pytest.mark.usefixtures("forked")
-def test_what_a_worker_refuses_is_one_line(place: Place, arrays: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_refuses_is_one_line(place, arrays, monkeypatch):
     monkeypatch.setattr(locks, "PATIENCE_S", 0.01)
     busy, good, bad = config(0, 2, arrays), config(1, 2, arrays), config(2, 2, "nothing-of-this-name")
     with place.store.lock(busy), pytest.raises(InputError, match="nothing-of-this-name"):
@@ -291,7 +285,7 @@ def test_what_a_worker_refuses_is_one_line(place: Place, arrays: str, monkeypatc
     assert place.store.status(good) == "done"
 
 
-def test_workers_save_their_runs_when_asked_to_stop(place: Place, arrays: str, forked: None) -> None:
+def test_workers_save_their_runs_when_asked_to_stop(place, arrays, forked):
     ending = Watcher(lambda watcher: "2 at work" in watcher.text, signal.SIGTERM)
     outcome = schedule([config(seed, 100_000, arrays) for seed in range(3)], place, ending, processes=2)
     assert [record.status for record in outcome.records] == ["interrupted"] * 2
@@ -300,7 +294,7 @@ def test_workers_save_their_runs_when_asked_to_stop(place: Place, arrays: str, f
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
-def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, code: int) -> None:
+def test_the_first_signal_asks_and_the_second_insists(number, code):
     outside = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored, and stays so
     try:
         with stopping() as stop:
@@ -316,7 +310,7 @@ def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals, co
     assert exit_code(number) == code
 
 
-def test_one_step_an_epoch_can_be_stopped_and_goes_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_step_an_epoch_can_be_stopped_and_goes_on(place, monkeypatch):
     """A batch as large as the set: there is no moment between two steps of an epoch."""
     monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
     whole = config(epochs=6, batch_size=1000)
@@ -333,7 +327,7 @@ def metrics_of(config: RunConfig, place: Place) -> Any:
 
 
 @pytest.mark.parametrize(("nth", "tested"), [(1, 0.2), (2, 0.2), (3, 0.2), (1, 0.0)])
-def test_a_signal_in_the_final_evaluation_is_heard(nth: int, tested: float, place: Place) -> None:
+def test_a_signal_in_the_final_evaluation_is_heard(nth, tested, place):
     """The first evaluation is the last epoch's, the second the chosen one's, the third that of the held-out split."""
     ending = Watcher(lambda watcher: watcher.details.count("evaluating") == nth)
     first = replace(config(epochs=8), optim=replace(config().optim, lr=0.2))
@@ -343,7 +337,7 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth: int, tested: float, plac
     assert schedule([first], place).records[0].metrics == metrics_of(first, place)
 
 
-def test_a_signal_while_data_are_read_ends_it(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_data_are_read_ends_it(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images(classes=2, each=8)
     reading, place = (
@@ -358,7 +352,7 @@ def test_a_signal_while_data_are_read_ends_it(place: Place, tmp_path: Path, monk
     assert schedule([config(0, 1, "images")], place).complete
 
 
-def test_seeds_share_the_data_that_was_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seeds_share_the_data_that_was_read(place, monkeypatch):
     monkeypatch.setattr(task, "read", read := Mock(wraps=task.read))
     other, table = config(9, 1, "digits[:70]"), configure("diabetes", [("erm", ())], epochs=1)
     assert schedule([config(0, 1), config(1, 1), other, table, config(2, 1)], place).complete

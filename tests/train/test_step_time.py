@@ -29,7 +29,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Benchmark:
     return run
 
 
-def test_it_measures_every_method(benchmark: Benchmark) -> None:
+def test_it_measures_every_method(benchmark):
     methods = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
     words = [*TINY, "--model", "small_cnn", "--batches", "4", "--modes", "eager", "--replicas", "1", "--all"]
     record = json.loads(benchmark("step_time", *words, "--steps", "4", "--rounds", "1", "--methods", ",".join(methods)))
@@ -42,7 +42,7 @@ def test_it_measures_every_method(benchmark: Benchmark) -> None:
         assert row["peak_memory_gib"] is None  # not measured on a CPU
 
 
-def test_kernels_are_listed_by_their_time(benchmark: Benchmark) -> None:
+def test_kernels_are_listed_by_their_time(benchmark):
     text = benchmark("step_kernels", *TINY, "--batch", "4", "--lines", "5", "--replicas", "2x2")
     about, total, *lines = text.splitlines()
     assert "small_cnn, batch 4, rcad, eager, runs 2x2" in about
@@ -51,7 +51,7 @@ def test_kernels_are_listed_by_their_time(benchmark: Benchmark) -> None:
     assert 0 < sum(times) < float(total.split()[3].rstrip(","))
 
 
-def test_own_loops_are_measured_beside_the_engine(benchmark: Benchmark) -> None:
+def test_own_loops_are_measured_beside_the_engine(benchmark):
     command = ["--models", "ours", "--model", "small_cnn", "--size", "8", "--batch", "2"]
     command += ["--classes", "3", "--steps", "1", "--rounds", "1", "--compared", "2"]
     record = json.loads(benchmark("own_loop", *command))
@@ -61,7 +61,7 @@ def test_own_loops_are_measured_beside_the_engine(benchmark: Benchmark) -> None:
     assert eager == captured
 
 
-def test_growing_axes_share_their_point_and_errors_stay_in_their_row(benchmark: Benchmark) -> None:
+def test_growing_axes_share_their_point_and_errors_stay_in_their_row(benchmark):
     command = ["--model", "small_cnn", "--side", "8", "--batch", "4", "--classes", "3"]
     command += ["--axes", "batch,model,runs", "--batches", "2,4", "--models", "small_cnn@8,none@8", "--runs", "1,2"]
     command += ["--team", "2", "--run-batch", "2", "--seconds", "0.001", "--rounds", "1"]
@@ -77,7 +77,7 @@ def test_growing_axes_share_their_point_and_errors_stay_in_their_row(benchmark: 
     assert [row for row in more["rows"] if "error" not in row] == timed
 
 
-def test_streaming_is_measured(benchmark: Benchmark, monkeypatch: Any) -> None:
+def test_streaming_is_measured(benchmark, monkeypatch):
     monkeypatch.setattr("streaming.DISTINCT", 12)
     monkeypatch.setattr("streaming.WARM", 1)
     words = ["--part", "both", "--model", "small_cnn", "--size", "16", "--batch", "4", "--steps", "2", "--rounds", "1"]

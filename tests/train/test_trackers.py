@@ -79,7 +79,7 @@ def steps(calls: Sequence[tuple[Any, ...]], run: str | None = None) -> list[int]
     return [call[2] for call in calls if call[0] == "log" and run in (None, call[1])]
 
 
-def test_a_run_is_told_epoch_by_epoch_while_it_goes_on_and_then_its_end(tracked: Place, heard: type[Heard]) -> None:
+def test_a_run_is_told_epoch_by_epoch_while_it_goes_on_and_then_its_end(tracked, heard):
     seen: list[list[int]] = []
     (record,) = schedule([config()], tracked, Watcher(lambda watcher: seen.append(steps(heard.calls)))).records
     assert [1] in seen
@@ -93,9 +93,7 @@ def test_a_run_is_told_epoch_by_epoch_while_it_goes_on_and_then_its_end(tracked:
     assert last[4] == ["record.json", "config.toml"]
 
 
-def test_what_was_told_is_not_told_again_unless_nobody_can_tell_or_at_a_new_address(
-    place: Place, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_told_is_not_told_again_unless_nobody_can_tell_or_at_a_new_address(place, heard, monkeypatch):
     schedule([config()], place)
     tracked = replace(place, track=("heard",))
     schedule([config()], tracked)  # it had been finished before anybody asked for a tracker
@@ -115,9 +113,7 @@ def test_what_was_told_is_not_told_again_unless_nobody_can_tell_or_at_a_new_addr
 
 
 @pytest.mark.parametrize("what", ["open", "log", "finish"])
-def test_a_tracker_that_fails_costs_one_line_and_no_run(
-    what: str, tracked: Place, heard: type[Heard], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tracker_that_fails_costs_one_line_and_no_run(what, tracked, heard, monkeypatch, caplog):
     monkeypatch.setattr(heard, "fails", what)
     configs = [config(seed=seed) for seed in (0, 1)]
     found = schedule(configs, tracked)
@@ -131,16 +127,14 @@ def test_a_tracker_that_fails_costs_one_line_and_no_run(
         assert [one[2] for one in heard.calls if one[:2] == ("finish", record.id)] == ["done"]
 
 
-def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(
-    tracked: Place, heard: type[Heard], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_or_a_damaged_log_is_not_the_observers_to_tell(tracked, heard, monkeypatch):
     monkeypatch.setattr(trackers, "write_text", Mock(side_effect=InputError("expected space on the disk")))
     monkeypatch.setattr(trackers, "read_log", Mock(side_effect=InputError("expected an object")))
     assert schedule([config()], tracked).records[0].status == "done"
     assert steps(heard.calls) == [1, 2, 3]
 
 
-def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: type[Heard]) -> None:
+def test_a_study_goes_on_while_its_config_is_the_same(tmp_path, heard):
     rows = [{"trial": 1, "nll": 0.5}, {"trial": 2, "nll": None, "brier": math.nan}, {"nll": 0.1}, {"trial": "x"}]
     for count in (1, 2, 4):
         config, results = {"data": "digits"}, {"trials": count, "nll": math.inf}
@@ -150,7 +144,7 @@ def test_a_study_goes_on_while_its_config_is_the_same(tmp_path: Path, heard: typ
     assert len({one[1] for one in heard.calls}) == 1
 
 
-def test_names_are_checked_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_checked_before_anything_runs(monkeypatch):
     assert parse_trackers("heard, heard") == ("heard",)
     assert parse_trackers(None) == parse_trackers("") == ()
     with fails_in_one_line("--track to be one of wandb, mlflow, tensorboard, ", "did you mean 'wandb'"):
@@ -196,7 +190,7 @@ def no_failure(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_tensorboard_event_files(place: Place, tmp_path: Path) -> None:
+def test_tensorboard_event_files(place, tmp_path):
     pytest.importorskip("torch.utils.tensorboard", reason="needs the extra tensorboard", exc_type=ImportError)
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -213,7 +207,7 @@ def test_tensorboard_event_files(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_mlflow_file_store(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mlflow_file_store(place, tmp_path, monkeypatch):
     mlflow = pytest.importorskip("mlflow", reason="needs the extra mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
     record = twice(place, "mlflow")
@@ -234,7 +228,7 @@ def test_mlflow_file_store(place: Place, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("no_failure")
-def test_wandb_offline(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_offline(place, tmp_path, monkeypatch):
     pytest.importorskip("wandb", reason="needs the extra wandb")
     for key, value in (("MODE", "offline"), ("DIR", str(tmp_path)), ("CACHE_DIR", str(tmp_path / "cache"))):
         monkeypatch.setenv(f"WANDB_{key}", value)
