@@ -182,23 +182,6 @@ def test_waits_out_a_glance(path, monkeypatch):
         assert held_here(path)
 
 
-def test_a_lock_on_a_removed_file_does_not_count(path, monkeypatch):
-    """A newcomer who opened the file just before its run was pruned must lock the new file, not the old."""
-    attempt, calls = filelock.FileLock.acquire, []
-
-    def remove_first(self, *words, **options):
-        found = attempt(self, *words, **options)
-        if not calls:
-            path.unlink()
-        calls.append(path)
-        return found
-
-    monkeypatch.setattr(filelock.FileLock, "acquire", remove_first)
-    with RunLock(path, "r"):
-        assert len(calls) == 2
-        assert path.exists()
-
-
 def test_a_full_disk_is_told_and_nothing_stays_locked(path, monkeypatch):
     with monkeypatch.context() as patch, fails_in_one_line("to be writable, but got: No space left on device; check"):
         patch.setattr(Path, "write_text", FULL)
