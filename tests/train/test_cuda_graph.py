@@ -9,12 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from rcad import RCAD
-from rcad.kernels import bn_relu as activated
 from rcad.models import build
 from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.cuda_graph import Captured, Twin
-from rcad.train.joined import JoinedUpdate
 from rcad.train.machine import deterministic, side_stream
 from rcad.train.step import Plan
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
@@ -43,31 +41,6 @@ def test_a_pass_back_twice_is_not_compiled(method, twice, caplog):
     assert stepper.name == ("graph" if twice else "graph, compiled")
     assert (stepper._compiled is stepper._twin.model) == twice
     assert len([r for r in caplog.records if "is not compiled" in r.message]) == twice
-
-
-@pytest.mark.parametrize(("engine", "joined"), [("compile", False), ("graph", False), ("graph", True)])
-def test_all_convolutions_are_tried_where_it_pays(engine, joined, monkeypatch):
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 10, raising=False)
-    monkeypatch.setattr(torch, "compile", lambda model, **options: torch.nn.Sequential(model))
-    runs, seen = [trainer(replace(config("rcad"), seed=seed), engine=engine) for seed in range(1 + joined)], []
-    updates = [run.stepper.update for run in runs]
-    stepper = Captured(JoinedUpdate(updates) if joined else updates[0], compiled=engine == "compile")
-    monkeypatch.setattr(stepper, "_take", lambda plan: seen.append(torch.backends.cudnn.benchmark_limit))
-    for size in (16, 8):  # 8 is a smaller last batch
-        stepper.step(Plan(0, 0, (size,), 0))
-    assert seen == [0 if engine == "compile" or joined else 10, 10]
-    assert torch.backends.cudnn.benchmark_limit == 10
-
-
-def test_batches_are_passed_through_our_kernels(monkeypatch):
-    """Wherever they suit; what comes before and after a batch is not asked."""
-    stepper, wanted = trainer(config("rcad", accumulate=2), engine="graph").stepper, activated._wanted
-    batch, forget, seen = stepper.update.batch, stepper.update.forget, []
-    monkeypatch.setattr(stepper.update, "batch", lambda *args: (seen.append(wanted.get()), batch(*args)))
-    monkeypatch.setattr(stepper.update, "forget", lambda *args: (seen.append(wanted.get()), forget(*args)))
-    stepper.begin(torch.arange(64), [0.1], Plan(0, 0, (16, 16), 0))
-    stepper.step(Plan(0, 0, (16, 16), 0))
-    assert [*seen, wanted.get()] == [False, True, True, False]
 
 
 def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest():

@@ -1,7 +1,6 @@
 """Runs that take their steps together are the runs they would be alone, up to the rounding of grouped layers."""
 
 import functools
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from rcad.train import cuda_graph as captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
-from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, team_of, trainer, turn
+from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, team_of, trainer
 
 
 def wide(settings: RunConfig) -> RunConfig:
@@ -131,25 +130,6 @@ def test_teams_that_have_parted_pause_apart():
     runs[0].epoch = runs[2].epoch = 1
     assert finish(team) == ["interrupted", "done", "interrupted", "done"]
     assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
-
-
-@pytest.mark.usefixtures("_without_collector")
-@pytest.mark.parametrize("how", ["parted", "by themselves"])
-def test_what_nobody_needs_takes_no_memory(how):
-    team, runs = team_of(config("rcad", epochs=2), range(3))
-    model = weakref.ref(runs[0].model)
-    if how == "parted":
-        runs[2].epoch = 1
-        team.drop(next(iter(team.runs)))  # another process has finished it
-        turn([team])
-    else:
-        runs[2].stepper.update.method = trainer(config("erm")).method
-        one, *others = turn([team])
-        one.drop(next(iter(one.runs)))
-        del one
-        turn(others)
-    runs.clear()
-    assert model() is None
 
 
 def shifted(like: Tensor) -> Tensor:
