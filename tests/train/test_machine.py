@@ -1,13 +1,12 @@
 """The switches of the process that a run sets and gives back."""
 
 import os
-import re
 
 import pytest
 import torch
 
 from one_line import fails_in_one_line
-from rcad.train.machine import deterministic, keep_kernels, pick_device, pick_devices, timed
+from rcad.train.machine import deterministic, keep_kernels, pick_device, pick_devices
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
@@ -23,14 +22,6 @@ def test_algorithms(wanted, device, monkeypatch):
         assert now() == (wanted, not wanted and device == "cuda")
     assert now() == before
     assert switched == [True, False] * wanted  # torch loads its compiler for it, a second at the start of every run
-
-
-def test_start_up_is_timed_where_asked_for(monkeypatch, caplog):
-    for asked in ("", "1"):
-        monkeypatch.setenv("RCAD_TIMES", asked)
-        with timed("capture", "rcad, 5 joined", torch.device("cpu")):
-            assert not caplog.messages
-    assert re.fullmatch(r"times: capture 0\.00 s, .* s after the start, of rcad, 5 joined", caplog.messages[0])
 
 
 def test_kernels_are_kept_in_the_cache_unless_said_otherwise(monkeypatch, tmp_path):

@@ -5,14 +5,12 @@ import sys
 from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
 
 from rcad.train import progress as terminal
-from rcad.train.progress import KERNEL, SILENT, Bars, Cell, Lines, Overwritten, Portion, Silent, show_progress, watched
-from tiny_runs import Watcher
+from rcad.train.progress import KERNEL, SILENT, Bars, Cell, Lines, Overwritten, Silent, show_progress, watched
 
 
 @pytest.fixture
@@ -49,25 +47,6 @@ def test_lines_are_few_and_say_what_is_left(clock, capsys):
     assert capsys.readouterr() == ("", out)
 
 
-def test_a_piece_of_work_gets_a_line_only_if_it_takes_long(clock, capsys):
-    lines = Lines()
-    for done in range(0, 31, 10):
-        lines.detail("fetching", done * 1000, 0 if done == 20 else 100_000, "B")
-        clock.now += 3.0
-    for _ in range(4):
-        lines.detail("evaluating", 100, 100)  # the test set of one run after the other: each has a time of its own
-        clock.now += 8.0
-    assert capsys.readouterr().out == "fetching 20.0 kB  6.0 s elapsed\n"
-
-
-@pytest.mark.parametrize("kind", [Lines, Overwritten])
-def test_a_reader_who_has_seen_enough_ends_no_work(kind, clock, monkeypatch):
-    closed = Mock(side_effect=BrokenPipeError)
-    monkeypatch.setattr(sys, "stdout", SimpleNamespace(write=closed, flush=closed))
-    play(kind(), clock, epochs=3)
-    assert closed.called
-
-
 @pytest.mark.parametrize("width", [20, 80])
 def test_bars(width, clock):
     stream = Terminal()
@@ -101,20 +80,6 @@ def test_a_notebook_has_one_line_that_changes(clock, capsys):
     assert [line.split("  ")[0] for line in seen] == [*(f"epoch {epoch}/3" for epoch in range(4)), "done: seed 0"]
 
 
-def test_a_command_in_a_notebook_overwrites_its_line(clock, capsys):
-    """A notebook knows the carriage return, and no other way to move."""
-    with Overwritten() as line:
-        play(line, clock, epochs=3)
-        line.overall(1, 4, "last")
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert out.count("\n") == 1
-    screen = ""
-    for part in out.split("\r"):
-        screen = part + screen[len(part) :] if "\n" not in part else screen + part
-    assert screen.split() == ["done:", "seed", "0"]
-
-
 def test_who_looks_decides(monkeypatch):
     def kinds(given=None):
         """What a command shows: as it is, quiet, beside JSON; and what a caller from Python sees."""
@@ -137,11 +102,3 @@ def test_who_looks_decides(monkeypatch):
     assert kinds()[:3] == [Cell, Silent, Silent]
     monkeypatch.delitem(sys.modules, "IPython")
     assert kinds()[0] is Lines
-
-
-def test_a_portion_of_a_whole():
-    heard = Watcher()
-    part = Portion(heard, before=2.0, size=4.0, total=10.0, name="rcad")
-    part.overall(1, 2, "epoch 1/2")
-    part.overall(0, 0, "")
-    assert (heard.shares, heard.texts) == ([(4.0, 10.0), (2.0, 10.0)], ["rcad: epoch 1/2", "rcad"])

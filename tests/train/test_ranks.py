@@ -13,7 +13,6 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from forked import Forked
 from made import images
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
@@ -203,15 +202,6 @@ def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(tmp_path, in_sec
     by_force.assert_not_called()
     record = place.store.get(config_id(config))
     assert (record.status, record.message[:25]) == ("interrupted", "stopped between two steps")
-
-
-@pytest.mark.slow
-def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path):
-    words = ["train", "--data", "nothing-of-this-name", "--method", "erm", "--runs", str(tmp_path / "runs")]
-    done = Forked(*words, "--devices", 2, "--device", "cpu").end()
-    assert done.code == 2
-    assert len(done.err.splitlines()) == 1
-    assert "nothing-of-this-name" in done.err
 
 
 def test_parts_cover_a_batch_once_and_differ_by_one():

@@ -89,10 +89,8 @@ def test_a_signal_in_a_runs_last_moment_is_not_lost_and_one_before_the_first_end
     monkeypatch.setattr(engine, "run", run)
     outcome = schedule(CONFIGS, place)
     assert (outcome.exit_code, outcome.unfinished, len(place.store.ids())) == (130, 4 - begun, begun)
-    last = schedule(CONFIGS[: 1 + begun], place)
-    assert last.words() == "stopped: " + (
-        "every run is done" if begun else "1 run left; run the same command to continue"
-    )
+    left = "every run is done" if begun else "1 run left; run the same command to continue"
+    assert schedule(CONFIGS[: 1 + begun], place).words() == f"stopped: {left}"
 
 
 def test_a_time_limit_ends_cleanly_and_says_what_is_left(place, monkeypatch):
@@ -150,28 +148,6 @@ def test_busy_runs_are_left_to_others_and_looked_at_again(place, monkeypatch):
     assert schedule([CONFIGS[1], config(9)], place).complete
 
 
-def test_progress_counts_work_and_not_what_was_there_before(place, monkeypatch):
-    monkeypatch.setattr(scheduler, "cost", lambda config: 10.0)
-    monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
-    place.store.write(written(CONFIGS[0]))
-    watcher = Watcher()
-
-    def backend(work):
-        first, second = (work.listener.progress(config) for config in work.configs[:2])
-        first.overall(5, 10, "epoch 5/10")  # goes on from a checkpoint
-        first.overall(7.5, 10, "epoch 7/10")
-        second.overall(1, 10, "epoch 1/10")
-        work.listener.ended(written(work.configs[0]))
-        work.listener.ended(written(work.configs[2]))  # told of at its end only, as by another machine
-        work.listener.ended(written(work.configs[1], "interrupted"))
-
-    outcome = schedule(CONFIGS, place, watcher, backend=backend)
-    assert watcher.shares == [(0.0, 25.0), (2.5, 25.0), (2.5, 24.0), (5.0, 24.0), (15.0, 24.0)]
-    assert watcher.texts[1] == "1 of 4 runs done; erm on digits[:60], seed 1: epoch 7/10"
-    assert "2 at work" in watcher.texts[2]
-    assert (outcome.unfinished, outcome.exit_code) == (1, 130)
-
-
 def test_backends_suit_work(place, monkeypatch, caplog):
     many = [replace(one, data=replace(one.data, name="digits[:50000]")) for one in CONFIGS]
     monkeypatch.setattr(scheduler, "cores", lambda: 16)
@@ -211,34 +187,30 @@ def test_one_device_takes_those_that_cannot_share_one_by_one(place):
 
 
 @pytest.fixture
-def killing(forked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """From now on the worker that trains seed 1 is killed so often in its second epoch."""
-    end, parent = Trainer._end_epoch, os.getpid()
-
-    def kill(times: int) -> None:
-        def killed(self: Trainer, *words: Any) -> bool:
-            finite = end(self, *words)
-            if os.getpid() != parent and self.config.seed == 1 and self.epoch >= 2 and deaths(tmp_path) < times:
-                (tmp_path / f"died{deaths(tmp_path)}").touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            return finite
-
-        monkeypatch.setattr(Trainer, "_end_epoch", killed)
-
-    return kill
-
-
-def deaths(folder: Path) -> int:
-    return len(list(folder.glob("died*")))
-
-
-@pytest.fixture
 def arrays(tmp_path: Path) -> str:
     return arrays_in(tmp_path)
 
 
-def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(tmp_path, place, arrays, killing, monkeypatch):
-    killing(1)
+def kill_seed_1(monkeypatch: pytest.MonkeyPatch, folder: Path, times: int) -> Callable[[], int]:
+    """The worker that trains it is killed so often in its second epoch. Gives how often it was."""
+    end, parent = Trainer._end_epoch, os.getpid()
+
+    def deaths() -> int:
+        return len(list(folder.glob("died*")))
+
+    def killed(self: Trainer, *words: Any) -> bool:
+        finite = end(self, *words)
+        if os.getpid() != parent and self.config.seed == 1 and self.epoch >= 2 and deaths() < times:
+            (folder / f"died{deaths()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return finite
+
+    monkeypatch.setattr(Trainer, "_end_epoch", killed)
+    return deaths
+
+
+def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(tmp_path, place, arrays, forked, monkeypatch):
+    deaths = kill_seed_1(monkeypatch, tmp_path, times=1)
     configs = [config(seed, 3, arrays) for seed in range(4)]
     before, taken, watcher = dict(os.environ), list[list[int]](), Watcher()
     hand_out = processes._Crew._hand_out
@@ -250,7 +222,7 @@ def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(tmp_path, 
     monkeypatch.setattr(processes._Crew, "_hand_out", seen)
     monkeypatch.setattr(Processes, "_shares", lambda self, work: [work.configs[:3], work.configs[3:]])
     outcome = schedule(configs, replace(place, devices=("cpu",) * 2, checkpoint_seconds=0.0), watcher)
-    assert deaths(tmp_path) == 1
+    assert deaths() == 1
     assert {(record.status, record.device) for record in outcome.records} == {("done", "CPU, 1 thread")}
     assert [one for one in taken if one] == [[0, 1, 2], [3], [1], [2]]
     assert dict(os.environ) == before
@@ -266,13 +238,13 @@ def test_each_gpu_takes_shares_of_the_runs():
     assert [[one.seed for one in share] for share in joined] == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [9]]
 
 
-def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(tmp_path, place, arrays, killing, monkeypatch):
+def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(tmp_path, place, arrays, forked, monkeypatch):
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
-    killing(99)
+    deaths = kill_seed_1(monkeypatch, tmp_path, times=99)
     words = r"ended with -9 \(killed, out of memory, or .*\) on erm on .*arrays.npz, seed 1"
     with pytest.raises(InputError, match=words):
         schedule([config(seed, 2, arrays) for seed in range(2)], place, backend=Processes(1))
-    assert deaths(tmp_path) == 2
+    assert deaths() == 2
     assert place.store.status(config(0, 2, arrays)) == "done"
 
 
@@ -340,10 +312,8 @@ def test_a_signal_in_the_final_evaluation_is_heard(nth, tested, place):
 def test_a_signal_while_data_are_read_ends_it(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images(classes=2, each=8)
-    reading, place = (
-        Watcher(lambda watcher: watcher.details, signal.SIGTERM),
-        replace(place, cache_dir=tmp_path / "cache"),
-    )
+    place = replace(place, cache_dir=tmp_path / "cache")
+    reading = Watcher(lambda watcher: watcher.details, signal.SIGTERM)
     outcome = schedule([config(0, 1, "images"), config(1, 1, "images")], place, reading)
     assert (outcome.exit_code, outcome.records, outcome.unfinished) == (143, (), 2)
     assert len(reading.details) == 1

@@ -42,25 +42,6 @@ def test_it_measures_every_method(benchmark):
         assert row["peak_memory_gib"] is None  # not measured on a CPU
 
 
-def test_kernels_are_listed_by_their_time(benchmark):
-    text = benchmark("step_kernels", *TINY, "--batch", "4", "--lines", "5", "--replicas", "2x2")
-    about, total, *lines = text.splitlines()
-    assert "small_cnn, batch 4, rcad, eager, runs 2x2" in about
-    times = [float(line.split()[0]) for line in lines]
-    assert times == sorted(times, reverse=True)
-    assert 0 < sum(times) < float(total.split()[3].rstrip(","))
-
-
-def test_own_loops_are_measured_beside_the_engine(benchmark):
-    command = ["--models", "ours", "--model", "small_cnn", "--size", "8", "--batch", "2"]
-    command += ["--classes", "3", "--steps", "1", "--rounds", "1", "--compared", "2"]
-    record = json.loads(benchmark("own_loop", *command))
-    loops = ["eager", "captured", "engine, eager"]
-    assert [(row["method"], row["loop"]) for row in record["rows"]] == [(m, k) for m in ("rcad", "erm") for k in loops]
-    eager, captured = ([row["losses"] for row in record["rows"] if row["loop"] == loop] for loop in loops[:2])
-    assert eager == captured
-
-
 def test_growing_axes_share_their_point_and_errors_stay_in_their_row(benchmark):
     command = ["--model", "small_cnn", "--side", "8", "--batch", "4", "--classes", "3"]
     command += ["--axes", "batch,model,runs", "--batches", "2,4", "--models", "small_cnn@8,none@8", "--runs", "1,2"]
@@ -75,13 +56,3 @@ def test_growing_axes_share_their_point_and_errors_stay_in_their_row(benchmark):
     assert several == [(1, "eager")] * 2 + [(2, "eager, 2 joined")] * 2
     more = json.loads(benchmark("scaling", *command, "--more"))
     assert [row for row in more["rows"] if "error" not in row] == timed
-
-
-def test_streaming_is_measured(benchmark, monkeypatch):
-    monkeypatch.setattr("streaming.DISTINCT", 12)
-    monkeypatch.setattr("streaming.WARM", 1)
-    words = ["--part", "both", "--model", "small_cnn", "--size", "16", "--batch", "4", "--steps", "2", "--rounds", "1"]
-    record = json.loads(benchmark("streaming", *words, "--precision", "fp32"))
-    assert record["loader"]["ratio"] > 0
-    assert [row["method"] for row in record["steps"]] == ["erm", "rcad"]
-    assert all(row["ms"].keys() == {"streamed", "memory"} for row in record["steps"])
