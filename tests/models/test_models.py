@@ -20,9 +20,7 @@ from small_nets import gradients
 NORMS = ("batch", "group", "none")
 SMALL: dict[str, dict[str, Any]] = {
     "resnet18": {"width": 8},
-    "resnet34": {"width": 8},
     "resnet50": {"width": 8},
-    "wrn28_10": {"width": 1, "dropout": 0.0},
     "wrn16_8": {"width": 1, "dropout": 0.0},
     "small_cnn": {"width": 8},
 }
@@ -59,10 +57,7 @@ def test_forward_is_the_head_of_the_features(name, norm):
         torch.testing.assert_close(model.train()(x)[:3], model(x[:3]))
 
 
-DEEPER = [("resnet34", norm) for norm in NORMS] + [("wrn28_10", "batch"), ("wrn28_10", "group")]
-
-
-@pytest.mark.parametrize(("name", "norm"), [case for case in CASES if case not in DEEPER])
+@pytest.mark.parametrize(("name", "norm"), CASES)
 def test_the_loss_falls_at_the_protocol_s_learning_rate(name, norm):
     model = small(name, norm)
     x, y = batch()
@@ -82,14 +77,6 @@ def test_the_loss_falls_at_the_protocol_s_learning_rate(name, norm):
         sgd.step()
         losses.append(loss.item())
     assert min(losses[-3:]) < 0.8 * losses[0]
-
-
-@pytest.mark.parametrize(("name", "norm"), [("resnet18", "none"), ("wrn16_8", "group"), ("mlp", None)])
-def test_compiles_without_a_graph_break(name, norm):
-    model = small(name, norm).eval()
-    x, _ = batch()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), model(x))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
@@ -143,20 +130,17 @@ def test_without_normalisation_every_block_starts_as_its_shortcut(name):
     assert torch.equal(model(batch()[0]), before)
 
 
-@pytest.mark.parametrize(
-    ("name", "outputs", "size", "published"),
-    [
+def test_parameter_counts_are_the_published_ones():
+    for name, outputs, size, published in (
         ("resnet18", 10, 32, 11_173_962),
         ("resnet34", 1000, 224, 21_797_672),
         ("resnet50", 1000, 224, 25_557_032),
         ("wrn28_10", 10, 32, 36_479_194),
         ("wrn16_8", 10, 32, 10_961_370),
-    ],
-)
-def test_parameter_counts_are_the_published_ones(name, outputs, size, published):
-    with torch.device("meta"):
-        model = build(name, num_outputs=outputs, in_shape=(3, size, size))
-    assert sum(p.numel() for p in model.parameters()) == published
+    ):
+        with torch.device("meta"):
+            model = build(name, num_outputs=outputs, in_shape=(3, size, size))
+        assert sum(p.numel() for p in model.parameters()) == published, name
 
 
 def test_resnet_names_are_torchvision_s_and_group_norm_takes_32_groups():

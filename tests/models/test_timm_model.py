@@ -1,7 +1,6 @@
 """timm's networks behind the interface of this package."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from torch import nn
 
 from hub_server import Hub, point_to, serving
 from rcad.cli.main import run as command
-from rcad.errors import LONGEST, InputError, MissingExtraError
+from rcad.errors import LONGEST, InputError
 from rcad.models import build
-from rcad.models.timm_model import import_timm
 from timm_folder import load
 
 TINY = ["test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_byobnet", "vit_tiny_patch16_224"]
@@ -40,20 +38,6 @@ def test_features_and_head_are_the_whole_network(name):
     assert model.features(x).shape == (4, model.num_features)
     assert isinstance(model.get_submodule(model.head_name), nn.Linear)
     assert 0.3 in {getattr(layer, "p", getattr(layer, "drop_rate", None)) for layer in model.modules()}
-
-
-def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "timm", raising=False)
-    gave = "importing timm gave RuntimeError: operator torchvision::nms does not exist; see: rcad doctor"
-    for code, error, says in (
-        ("raise RuntimeError('operator torchvision::nms does not exist\\nand more')", InputError, gave),
-        ("import a_package_that_is_not_there", MissingExtraError, r"pip install .* '\.\[timm\]'"),
-        ("raise ValueError", InputError, "expected timm to import, but importing timm gave ValueError: no reason"),
-    ):
-        (tmp_path / "timm.py").write_text(code, encoding="utf-8")
-        with pytest.raises(error, match=says):
-            import_timm()
 
 
 NET, NOWHERE = "test_resnet", "http://127.0.0.1:9"

@@ -33,20 +33,16 @@ test_bad_values_are_named = refusals(
     ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
     ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
     ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
-    ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
     ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
-    ({"model": {"hidden": 64}}, "expected model.hidden to be a list, each item a whole number (or none), but got 64"),
     ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
     ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
     ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
     ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
     ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
-    ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
     ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
     ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
     ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
     ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
-    ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
     ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
     ({"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}}, "validation > 0 for train.patience"),
     ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
@@ -89,12 +85,10 @@ def edited(*path, value):
 
 test_bad_plain_data_is_named_with_its_file = refusals(
     ([], "in my.toml: expected a config to be a table of sections, but got []"),
-    ({}, "expected data to be given, but it is missing"),
     (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
     (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
     (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
     (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
-    (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
     (edited("recipe", value="papr"), "expected recipe to be one of paper"),
     of=lambda plain: from_plain(plain, source="my.toml"),
 )
@@ -145,56 +139,47 @@ def test_every_config_goes_both_ways(config):
     assert from_plain(json.loads(json.dumps(to_plain(config)))) == config
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"seed = 1\nx = = 2\n", "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line"),
-        (b'name = "\xff"\n', "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8"),
-        (b"x = " + b"[" * 5000, "nested too deeply"),
-        (None, "my.toml to be a readable file, but got: No such file"),
-    ],
-)
-def test_bad_files_are_named(tmp_path, content, message):
-    path = tmp_path / "my.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with fails_in_one_line(message, str(path)):
-        load_config(path)
+def test_bad_files_are_named(tmp_path):
+    for content, says in {
+        b"": "expected data to be given, but it is missing",
+        b"seed = 1\nx = = 2\n": "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line",
+        b'name = "\xff"\n': "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8",
+        b"x = " + b"[" * 5000: "nested too deeply",
+    }.items():
+        (tmp_path / "my.toml").write_bytes(content)
+        with fails_in_one_line(says, str(tmp_path / "my.toml")):
+            load_config(tmp_path / "my.toml")
+    with fails_in_one_line("no.toml to be a readable file, but got: No such file"):
+        load_config(tmp_path / "no.toml")
 
 
 METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.02, "bounds": None}}
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("train.deterministic=yes", True),
-        ("optim.clip=none", None),
-        ("optim.milestones=10,20", (10, 20)),
-        ("model.hidden=[]", ()),
-        ("model.norm=", None),
-        ("data.name=a=b.csv", "a=b.csv"),
-        ("data.target=1", "1"),
-    ],
-)
-def test_text_becomes_the_declared_type(setting, value):
-    result = operator.attrgetter(setting.partition("=")[0])(override(CONFIG, [setting]))
-    assert (result, type(result)) == (value, type(value))
+def test_text_becomes_the_declared_type():
+    for setting, value in {
+        "train.deterministic=yes": True,
+        "optim.clip=none": None,
+        "optim.milestones=10,20": (10, 20),
+        "model.hidden=[]": (),
+        "model.norm=": None,
+        "data.name=a=b.csv": "a=b.csv",
+        "data.target=1": "1",
+    }.items():
+        result = operator.attrgetter(setting.partition("=")[0])(override(CONFIG, [setting]))
+        assert (result, type(result)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
-    ("setting", "parameters"),
-    [
-        ("method.alpha=0.7", {"alpha": 0.7}),
-        ("method.bounds=0,1", {"bounds": (0, 1)}),
-        ("method.bounds=(0.0, 1.0)", {"bounds": (0.0, 1.0)}),
-        ("method.rcad.bounds=none", {"bounds": None}),
-        ("method.lam=all", {"lam": "all"}),
-    ],
-)
-def test_parameters_go_to_the_method_that_has_them(setting, parameters):
-    method = dict(override(CONFIG, [setting], methods=METHODS).method)
-    assert dict(method["rcad"]) == {"alpha": 0.5, "lam": 0.02} | parameters
+def test_parameters_go_to_the_method_that_has_them():
+    for setting, parameters in {
+        "method.alpha=0.7": {"alpha": 0.7},
+        "method.bounds=0,1": {"bounds": (0, 1)},
+        "method.bounds=(0.0, 1.0)": {"bounds": (0.0, 1.0)},
+        "method.rcad.bounds=none": {"bounds": None},
+        "method.lam=all": {"lam": "all"},
+    }.items():
+        method = dict(override(CONFIG, [setting], methods=METHODS).method)
+        assert dict(method["rcad"]) == {"alpha": 0.5, "lam": 0.02} | parameters
 
 
 def test_method_as_a_whole_and_without_the_table():
@@ -206,7 +191,6 @@ def test_method_as_a_whole_and_without_the_table():
 test_bad_settings_are_named = refusals(
     ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
     ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
-    ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
     ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
     ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
     ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
@@ -215,21 +199,16 @@ test_bad_settings_are_named = refusals(
     ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),
     ("method.=1", "but got 'method.'"),
     ("method.name=1", None, "expected a parameter like method.alpha"),
-    ("method.a b=1", None, "expected a parameter like method.alpha"),
     ("method.alpha=1", {"erm": {}}, replace(CONFIG, method=(("erm", ()),)), "but got 'method.alpha'; there is none"),
     of=lambda setting, methods=METHODS, config=CONFIG: override(config, [setting], methods=methods),
 )
 
 
-def test_few_labels_trains_on_every_label_and_can_be_joined():
-    config = configure("images/", [("two_views", {})], recipe="few-labels")
-    assert (config.data.validation, config.train.selection, config.train.batch_size) == (0.0, "last", 32)
-    assert config.method == (("data_augmentation", ()), ("two_views", ()))
-    assert can_join(config)
-    assert can_share(config)
-
-
-def test_what_data_and_method_bring_wins_over_the_recipe():
+def test_few_labels_trains_on_every_label_and_what_data_and_method_bring_wins_over_a_recipe():
+    few = configure("images/", [("two_views", {})], recipe="few-labels")
+    assert (few.data.validation, few.train.selection, few.train.batch_size) == (0.0, "last", 32)
+    assert few.method == (("data_augmentation", ()), ("two_views", ()))
+    assert (can_join(few), can_share(few)) == (True, True)
     config = RECIPES["released"].config({"name": "my.csv", "target": "price", "balanced": True}, [("erm", ())])
     assert (config.data.target, config.data.balanced, config.data.validation) == ("price", True, 0.0)
     rows = RECIPES["paper"].rows([("data_augmentation", {"padding": 2}), ("rcad", {})])

@@ -1,10 +1,8 @@
 import json
 import os
-import platform
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ import rcad.runs
 from one_line import refusals
 from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, Split, advised, commit, more_epochs, versions
+from rcad.runs.record import RunRecord, Split, advised, commit, more_epochs
 from runs.conftest import make_record
 
 
@@ -97,11 +95,6 @@ def test_a_training_that_was_too_short_says_how_many_epochs_it_should_have(nll, 
     assert replace(record, status="diverged").more_epochs is None
     assert advised([500, None, 40]) == 500  # of most runs
     assert advised([500, None]) is None
-
-
-def test_versions():
-    expected = {"python": platform.python_version(), "torch": metadata.version("torch")}
-    assert versions(["torch", "no-such-package"]) == expected
 
 
 def test_nothing_here_imports_anything_heavy():
