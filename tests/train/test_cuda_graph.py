@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from rcad.models import build
 from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.cuda_graph import Captured, Twin
-from rcad.train.machine import deterministic, side_stream
+from rcad.train.machine import deterministic, keep_kernels, side_stream, timed
 from rcad.train.step import Plan
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
@@ -51,37 +52,49 @@ def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest():
     assert steady._kind(Plan(0, 0, (16,), 5)) == steady._kind(Plan(0, 0, (16,), 6))
 
 
-class Tied(nn.Module):
-    """One layer under two names, a frozen one, and one that is never used."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one = nn.Linear(4, 4)
-        self.two = nn.Linear(4, 4)
-        self.two.weight = self.one.weight
-        self.frozen = nn.Linear(4, 4).requires_grad_(False)
-        self.unused = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.two(torch.tanh(self.frozen(torch.tanh(self.one(x.to(self.one.weight.dtype))))))
-
-
 def test_tied_frozen_and_unused_weights():
     torch.manual_seed(0)
-    plain = Tied()
+    one, frozen, two = (nn.Linear(4, 4) for _ in range(3))
+    two.weight, one.unused = one.weight, nn.Linear(4, 4)
+    plain = nn.Sequential(one, nn.Tanh(), frozen.requires_grad_(False), nn.Tanh(), two)
     ours = copy.deepcopy(plain)
     twin = Twin(ours, torch.float64)
-    assert twin.model.one.weight is twin.model.two.weight
+    assert twin.model[0].weight is twin.model[4].weight
     x = torch.randn(5, 4)
-    for _ in range(2):
-        plain(x).square().sum().backward()
     twin.forget()
     for _ in range(2):
-        twin.model(x).square().sum().backward()
+        plain(x).square().sum().backward()
+        twin.model(x.double()).square().sum().backward()
         twin.gather()
     twin.deliver()
     grads = [[parameter.grad for parameter in model.parameters()] for model in (ours, plain)]
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_algorithms(wanted, device, monkeypatch):
+    def now():
+        return torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+
+    before, switched = now(), []
+    switch = torch.use_deterministic_algorithms
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: (switched.append(on), switch(on)))
+    with deterministic(wanted, torch.device(device)):
+        assert now() == (wanted, not wanted and device == "cuda")
+    assert now() == before
+    assert switched == [True, False] * wanted  # torch loads its compiler for it, a second at the start of every run
+
+
+def test_start_up_is_timed_where_asked_for_and_kernels_are_kept_unless_said_otherwise(monkeypatch, caplog, tmp_path):
+    for asked in ("", "1"):
+        monkeypatch.setattr(os, "environ", {"RCAD_TIMES": asked, "TRITON_CACHE_DIR": "mine"})
+        with timed("capture", "rcad, 5 joined", torch.device("cpu")):
+            assert not caplog.messages
+    assert [message.startswith("times: capture 0.00 s, ") for message in caplog.messages] == [True]
+    keep_kernels(tmp_path)
+    assert os.environ["TRITON_CACHE_DIR"] == "mine"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kernels" / "inductor")
 
 
 @pytest.mark.gpu

@@ -125,30 +125,20 @@ def test_nobody_learns_at_the_rate_of_another():
     assert distance(runs[1], alone(slower, 1)) == 0.0
 
 
-def test_teams_that_have_parted_pause_apart():
-    team, runs = team_of(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
-    runs[0].epoch = runs[2].epoch = 1
-    assert finish(team) == ["interrupted", "done", "interrupted", "done"]
-    assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
-
-
 def shifted(like: Tensor) -> Tensor:
     """Other numbers in the same memory order, not at the beginning of their storage."""
     return torch.randn(like.numel() + 5).as_strided(like.shape, like.stride(), 5)
 
 
-@pytest.mark.parametrize("how", ["as it lies", "elsewhere", "in another order", "in bf16"])
-def test_each_run_gets_its_own_part(how):
+@pytest.mark.parametrize(
+    "drawn",  # as the weights lie, elsewhere, in another order, in bf16
+    [torch.randn_like, shifted, lambda w: torch.randn(w.shape), lambda w: torch.randn_like(w).bfloat16()],
+)
+def test_each_run_gets_its_own_part(drawn):
     _, runs = team_of(config("rcad", model="resnet18", channels_last=True), range(3))
     update = JoinedUpdate([run.stepper.update for run in runs])
     weights = list(update.model.parameters())
-    grads = {
-        "as it lies": lambda weight: torch.randn_like(weight),
-        "elsewhere": shifted,
-        "in another order": lambda weight: torch.randn(weight.shape),
-        "in bf16": lambda weight: torch.randn_like(weight).bfloat16(),
-    }[how]
-    tensors = [grads(weight).detach() for weight in weights]
+    tensors = [drawn(weight).detach() for weight in weights]
     # What belongs to a run is what a step along the tensor changes in its weights.
     before = [[parameter.detach().clone() for parameter in own] for own in update.owned(weights)]
     with torch.no_grad():

@@ -15,10 +15,10 @@ from torch import nn
 import tiny_runs
 from equal import same_parameters
 from one_line import fails_in_one_line, refusals
-from rcad import GradientStep, suggest_alpha
+from rcad import suggest_alpha
 from rcad.data.dataset import Dataset, Split
 from rcad.loss.likelihoods import Gaussian
-from rcad.loss.method_rows import method_rows
+from rcad.loss.method_rows import parse_method
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from rcad.runs.files import DamagedError
 from rcad.stacked.train import train_configs
@@ -31,7 +31,6 @@ STEPS = OptimConfig(lr=0.05, weight_decay=1e-3, clip=1.0, schedule="multistep", 
 
 
 def table(count: int = 90) -> Dataset:
-    """Its target is a sum."""
     x = np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
     return Dataset("table", "regression", Split(x, (10 * x.sum(1) + 3).astype(np.float32)))
 
@@ -48,10 +47,6 @@ def whole_run(settings: RunConfig) -> Trainer:
     assert run.fit() == "done"
     run.restore_selected()
     return run
-
-
-def numbers(run: Trainer) -> list[dict[str, float]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in run.rows]
 
 
 def test_the_loop_is_the_hand_written_one_bit_for_bit():
@@ -116,7 +111,7 @@ def test_a_pause_between_any_steps_changes_nothing(settings, pauses, tmp_path):
     assert len(whole.y) == len(whole.problem.train[1]) * (4 if settings.method[0][0] == "me_ada" else 1)
     same_parameters(part.model, whole.model)
     same_parameters(part.selected, whole.selected)
-    assert numbers(part) == numbers(whole)
+    assert [{**row, "seconds": 0.0} for row in part.rows] == [{**row, "seconds": 0.0} for row in whole.rows]
 
 
 def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(tmp_path):
@@ -143,7 +138,7 @@ def test_patience_ends_a_run_early():
 def test_pixels_and_real_targets_are_scaled_by_those_of_the_training_examples():
     x = np.random.default_rng(0).integers(0, 256, (5000, 3, 4, 4)).astype(np.uint8)
     np.testing.assert_allclose(channel_statistics(x), ((x / 255).mean((0, 2, 3)), (x / 255).std((0, 2, 3))))
-    problem = prepare(told(("erm", ())), table(), CPU)
+    problem = prepare(told("erm"), table(), CPU)
     y = problem.train[1].double()
     assert (y.mean().item(), y.std().item()) == pytest.approx((0.0, 1.0), abs=0.01)
     assert problem.target_scale == pytest.approx(20.0, rel=0.2)
@@ -157,21 +152,16 @@ test_a_method_that_does_not_fit_the_data_is_named = refusals(
 
 
 def test_alpha_auto_is_measured_on_the_training_examples():
-    settings = replace(config(), method=(("rcad", (("alpha", "auto"), ("lam", 0.5))),))
+    settings = replace(config(), method=parse_method("rcad(alpha='auto', lam='auto')"))
     problem = prepare(settings, dataset(), CPU)
-    where = method_of(settings, problem).terms[-1].where
-    assert isinstance(where, GradientStep)
-    assert where.alpha == pytest.approx(suggest_alpha(*problem.train), abs=1e-4)
-    reals = replace(settings, method=(("rcad", (("alpha", "auto"), ("lam", "auto"))),))
-    by_table = method_of(reals, prepare(settings, table(), CPU)).terms[-1]
+    by_images, by_table = (method_of(settings, one).terms[-1] for one in (problem, prepare(settings, table(), CPU)))
+    assert (by_images.where.alpha, by_images.weight) == (pytest.approx(suggest_alpha(*problem.train), abs=1e-4), 0.1)
     assert (by_table.where.alpha, by_table.weight) == (pytest.approx(0.3, rel=0.05), 0.3)
-    assert method_of(reals, problem).terms[-1].weight == 0.1
     with fails_in_one_line("expected alpha=auto for one of rcad"):
-        method_of(replace(settings, method=(("mixup", (("alpha", "auto"),)),)), problem)
+        method_of(replace(settings, method=parse_method("mixup(alpha='auto')")), problem)
 
 
 def test_batches_are_numbered_through_the_run():
-    """Terms that rest count batches over epochs."""
     run = trainer(config("rcad", epochs=3, accumulate=2))
     run.criterion.backward = backward = Mock(wraps=run.criterion.backward)
     run.fit()
@@ -187,29 +177,25 @@ def test_cosine_ends_at_zero_after_a_linear_warm_up_and_multistep_drops_at_its_m
     assert dropped == pytest.approx([0.05, 0.05, 0.005, 0.005])
 
 
-def told(*rows: object) -> RunConfig:
-    """A network for a table, trained by these methods."""
-    made = config(epochs=1, selection="last")
+def told(method: str) -> RunConfig:
+    """A network for a table, trained by it."""
     data, model = DataConfig(name="synthetic", validation=0.0), ModelConfig(name="mlp", hidden=(4,))
-    return replace(made, data=data, model=model, method=method_rows(rows))
+    return replace(config(epochs=1, selection="last"), data=data, model=model, method=parse_method(method))
 
 
-UNCAPPED = ("gaussian", (("cap", None),))
-CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=.*gaussian\(cap=0.0\)"
-
-
-@pytest.mark.parametrize("others", [(), (("confidence_penalty", (("lam", 0.4),)),)])
-def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(others):
-    rows = [("rcad", (("alpha", 0.3), ("lam", 0.5 if others else 0.9))), *others]
-    chosen = told(UNCAPPED, *rows)
+@pytest.mark.parametrize(
+    "method", ["rcad(alpha=0.3, lam=0.9)", "rcad(alpha=0.3, lam=0.5) + confidence_penalty(lam=0.4)"]
+)
+def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(method):
+    chosen = told(f"gaussian(cap=none) + {method}")
     problem = prepare(chosen, table(), CPU)
     for refused in (lambda: method_of(chosen, problem), lambda: train_configs([chosen], [problem])):
-        with fails_in_one_line(match=CAP):
+        with fails_in_one_line("expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam="):
             refused()
-    assert method_of(told(*rows), problem).likelihood == Gaussian()  # the engine's own is capped
+    assert method_of(told(method), problem).likelihood == Gaussian()  # the engine's own is capped
     assert Gaussian().cap is not None
-    assert method_of(told(("gaussian", (("cap", 0.0),)), *rows), problem).name
-    assert method_of(told(UNCAPPED, ("rcad", (("alpha", 0.3), ("lam", 0.89)))), problem).name
+    assert method_of(told(f"gaussian(cap=0.0) + {method}"), problem).name
+    assert method_of(told("gaussian(cap=none) + rcad(alpha=0.3, lam=0.89)"), problem).name
 
 
 def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own():

@@ -9,25 +9,21 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.cluster.on_ray import OnRay, _Crew, _files
 from rcad.train.place import Executor, Place
-from rcad.train.processes import portable
 from rcad.train.scheduler import Work, schedule
 from rcad.train.stop import Stop
 from tiny_runs import Listener, Watcher, arrays_in, essence
 
-RUNS = 12
 ERM = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
 
 
@@ -55,29 +51,12 @@ class PretendedRay(SimpleNamespace):
         return self.answer
 
 
-def ended(place: Place, answer: Any) -> Any:
-    """What is heard of one task of one run, which has ended with this answer."""
-    work: Any = Work([ERM], place, Stop(), Listener([ERM]))
-    crew = _Crew(PretendedRay(answer=answer), Executor(), work, on_gpu=False, tasks={"task": [ERM]})
-    crew._ended("task")
-    return crew
-
-
-def test_the_log_of_a_run_that_failed_lies_in_its_folder(place):
-    try:
-        raise KeyError("x")
-    except KeyError as error:
-        problem = pickle.loads(pickle.dumps(portable(error)))
-    words, _, log = str(ended(place, (problem, [])).problem).rpartition("; its log is ")
-    assert words == "KeyError: 'x'"
-    assert Path(log).read_text().startswith("Traceback ")
-
-
 def test_files_come_back_with_the_task(place, tmp_path):
     there = replace(place, store=Store.open(tmp_path / "there"))
     schedule([ERM], there)
-    files = _files(there.store, ERM)
-    assert ended(place, (None, [files])).work.listener.records == [there.store.get(config_id(ERM))]
+    files, work = _files(there.store, ERM), Work([ERM], place, Stop(), Listener([ERM]))
+    _Crew(PretendedRay(answer=(None, [files])), Executor(), work, on_gpu=False, tasks={"task": [ERM]})._ended("task")
+    assert work.listener.records == [there.store.get(config_id(ERM))]
     assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
@@ -119,20 +98,6 @@ def cluster(ray: Any) -> Iterator[Any]:
     made.shutdown()
 
 
-@pytest.fixture(scope="module")
-def configs(tmp_path_factory: pytest.TempPathFactory) -> list[RunConfig]:
-    path = arrays_in(tmp_path_factory.mktemp("data"))
-    settings = ["model.width=4", "train.batch_size=20"]
-    return [configure(path, [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(RUNS)]
-
-
-@pytest.fixture(scope="module")
-def sequential(tmp_path_factory: pytest.TempPathFactory, configs: list[RunConfig]) -> Store:
-    place = Place(Store.open(tmp_path_factory.mktemp("sequential")), device="cpu")
-    assert schedule(configs, place).complete
-    return place.store
-
-
 DRIVER = """
 import pickle, sys
 from pathlib import Path
@@ -146,7 +111,12 @@ schedule(configs, Place(Store.open(runs), device="cpu", checkpoint_seconds=0.0, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["shared", "return"])
-def test_no_record_is_lost_doubled_or_different(tmp_path, ray, cluster, configs, sequential, mode):
+def test_no_record_is_lost_doubled_or_different(tmp_path, ray, cluster, mode):
+    settings, path = ["model.width=4", "train.batch_size=20"], arrays_in(tmp_path)
+    configs = [configure(path, [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(12)]
+    sequential = Store.open(tmp_path / "sequential")
+    assert schedule(configs, Place(sequential, device="cpu")).complete
+
     def lose_a_node():
         here = ray.get_runtime_context().get_node_id()  # whose end would be the driver's
         victim = next(node for node in cluster.worker_nodes if node.node_id != here)

@@ -1,5 +1,6 @@
 """Runs side by side, alone and joined. On the CPU they take turns, which is all that the bookkeeping needs."""
 
+import gc
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -199,7 +200,6 @@ def test_joined_runs_are_admitted_together_or_not_at_all_and_only_if_they_can_en
 
 
 def team(runs: int, *, settled: bool = True, epochs: int = 2) -> Team:
-    """One that has come so far."""
     made = Team("eager", torch.device("cpu"))
     for index in range(runs):
         made.runs[JoinedStepper(made, index)] = None  # type: ignore[assignment]
@@ -268,10 +268,12 @@ def test_done_interrupted_busy_and_new_ones_together(store):
     assert engines(records) == ["eager", apart, joined, joined]
 
 
-@pytest.mark.usefixtures("_without_collector")
 @pytest.mark.parametrize("joined", [1, 2])
-def test_what_has_ended_takes_no_memory(joined, store, monkeypatch):
+def test_what_has_ended_takes_no_memory(joined, store, monkeypatch, request):
     init, models, alive = Trainer.__init__, weakref.WeakSet[Any](), []
+    gc.collect()
+    gc.disable()  # it knows nothing of a GPU's memory: what nobody needs must go by itself
+    request.addfinalizer(gc.enable)
 
     def noted(self, *args, **options):
         init(self, *args, **options)

@@ -68,18 +68,6 @@ def test_bars(width, clock):
     assert text.count("\x1b[?25l") == text.count("\x1b[?25h") == 1  # the cursor comes back
 
 
-def test_a_notebook_has_one_line_that_changes(clock, capsys):
-    seen: list[str] = []
-
-    def display(bundle, **options):
-        seen.append(bundle["text/plain"])
-        return SimpleNamespace(update=lambda bundle, raw: seen.append(bundle["text/plain"]))
-
-    play(Cell(display), clock, epochs=3)
-    assert capsys.readouterr().out == ""
-    assert [line.split("  ")[0] for line in seen] == [*(f"epoch {epoch}/3" for epoch in range(4)), "done: seed 0"]
-
-
 def test_who_looks_decides(monkeypatch):
     def kinds(given=None):
         """What a command shows: as it is, quiet, beside JSON; and what a caller from Python sees."""

@@ -32,23 +32,21 @@ from workers import in_ranks
 
 EPOCHS = 2
 FEW, WHOLE = ["model.width=4", "optim.name=sgd", "optim.lr=0.05"], ["model.norm=batch"]
-CASES: dict[str, tuple[str, list[str]]] = {
-    "erm, GroupNorm": ("erm", ["model.norm=group"]),
-    "rcad, GroupNorm": ("rcad", ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
-    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", WHOLE),
-    "rcad, SyncBatchNorm": ("rcad", [*WHOLE, "train.ema=0.9"]),
-    "a random direction": ("data_augmentation + rcad_random", WHOLE),
+# The method, how many examples the last batch has, and settings.
+CASES: dict[str, tuple[str, int, list[str]]] = {
+    "erm, GroupNorm": ("erm", 1, ["model.norm=group"]),
+    "rcad, GroupNorm": ("rcad", 1, ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
+    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", 1, WHOLE),
+    "rcad, SyncBatchNorm": ("rcad", 2, [*WHOLE, "train.ema=0.9"]),
+    "a random direction": ("data_augmentation + rcad_random", 3, WHOLE),
 }
-LAST = {"rcad, SyncBatchNorm": 2, "a random direction": 3}
-"""Examples in the last batch; else a single one."""
 
 
 def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
     """10 steps an epoch, the last of a few examples: fewer than there are processes, or one for each."""
-    method, settings = CASES[case]
-    rows = 239 + LAST.get(case, 1)
+    method, last, settings = CASES[case]
     few = [*FEW, "train.batch_size=20", "data.validation=0.245", "optim.schedule=constant"]
-    return configure(f"digits[:{rows}]", parse_method(method), epochs=epochs, settings=[*few, *settings])
+    return configure(f"digits[:{239 + last}]", parse_method(method), epochs=epochs, settings=[*few, *settings])
 
 
 def streamed_config(folder: Path) -> RunConfig:
@@ -62,7 +60,6 @@ def place_in(folder: Path, **more: Any) -> Place:
 
 
 def assert_alike(place: Place, alone: Place, config: RunConfig) -> None:
-    """The same weights up to rounding."""
     several, single = (weights(where.store, config_id(config)) for where in (place, alone))
     torch.testing.assert_close(several, single, rtol=1e-4, atol=2e-5)
 
@@ -106,7 +103,7 @@ def test_several_processes_end_with_the_weights_of_one(alone, size):
     for case in CASES:
         config = config_of(case)
         wanted, found = alone.store.get(config_id(config)), several.store.get(config_id(config))
-        assert wanted.splits["train"].size % 20 == LAST.get(case, 1)
+        assert wanted.splits["train"].size % 20 == CASES[case][1]
         assert_alike(several, alone, config)
         assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
         assert found.metrics == pytest.approx(dict(wanted.metrics), rel=1e-3, abs=1e-4), case
@@ -145,38 +142,27 @@ def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size):
     in_ranks(size, PROGRAM, "norms_in_a_rank")
 
 
-@pytest.fixture
-def by_force(monkeypatch: pytest.MonkeyPatch) -> Mock:
-    """Called by torch's launcher to end who has not ended in the time that it was given."""
-    kill = Mock(return_value=signal.SIGKILL)
-    monkeypatch.setattr("torch.distributed.elastic.multiprocessing.api._get_kill_signal", kill)
-    return kill
+def in_second_epoch(monkeypatch: pytest.MonkeyPatch, folder: Path, rank: str, act: Callable[[], object]) -> Mock:
+    """Has a process of this rank do something, once, when the second epoch begins.
 
+    Gives what torch's launcher calls to end who has not ended in the time that it was given.
+    """
+    run_steps, once, by_force = Trainer._run_steps, folder / "once", Mock(return_value=signal.SIGKILL)
 
-@pytest.fixture
-def in_second_epoch(forked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Has a process of this rank do something, once, when the second epoch begins."""
-    run_steps = Trainer._run_steps
+    def acting(self: Trainer, pause: Any) -> Any:
+        if self.epoch == 1 and os.environ.get("RANK") == rank and not once.exists():
+            once.touch()
+            act()
+        return run_steps(self, pause)
 
-    def does(rank: str, act: Callable[[], object]) -> None:
-        once = tmp_path / f"acted{rank}"
-
-        def acting(self: Trainer, pause: Any) -> Any:
-            if self.epoch == 1 and os.environ.get("RANK") == rank and not once.exists():
-                once.touch()
-                act()
-            return run_steps(self, pause)
-
-        monkeypatch.setattr(Trainer, "_run_steps", acting)
-
-    return does
+    monkeypatch.setattr(Trainer, "_run_steps", acting)
+    monkeypatch.setattr("torch.distributed.elastic.multiprocessing.api._get_kill_signal", by_force)
+    return by_force
 
 
 @pytest.mark.slow
-def test_a_killed_process_ends_all_and_another_number_goes_on(
-    alone, tmp_path, in_second_epoch, by_force, monkeypatch, caplog
-):
-    in_second_epoch("1", lambda: os.kill(os.getpid(), signal.SIGKILL))
+def test_a_killed_process_ends_all_and_another_number_goes_on(alone, tmp_path, forked, monkeypatch, caplog):
+    by_force = in_second_epoch(monkeypatch, tmp_path, "1", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
@@ -194,8 +180,8 @@ def test_a_killed_process_ends_all_and_another_number_goes_on(
 
 
 @pytest.mark.slow
-def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(tmp_path, in_second_epoch, by_force):
-    in_second_epoch("0", lambda: os.kill(os.getppid(), signal.SIGTERM))
+def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(tmp_path, forked, monkeypatch):
+    by_force = in_second_epoch(monkeypatch, tmp_path, "0", lambda: os.kill(os.getppid(), signal.SIGTERM))
     config, place = config_of("erm, GroupNorm", epochs=10_000), place_in(tmp_path / "runs", devices=("cpu",) * 2)
     with pytest.raises(Interrupted, match="stopped; the same command goes on"):
         launch(config, place, minutes=None, quiet=True, as_json=False)

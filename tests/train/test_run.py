@@ -101,7 +101,6 @@ def flip(path: Path, at: float = 0.7) -> None:
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    """A run that nothing disturbed."""
     store = Store.open(tmp_path_factory.mktemp("straight"))
     run(small("rcad_random", epochs=2), Place(store))
     return store
@@ -179,20 +178,6 @@ def test_runs_in_threads_are_those_made_one_by_one(tmp_path):
     assert same_weights(*stores, *map(config_id, configs))
 
 
-@pytest.mark.parametrize("torn", [True, False], ids=["a torn last line", "a broken first one"])
-def test_a_damaged_log_is_made_from_the_checkpoint(torn, store, caplog):
-    config = small(epochs=3)
-    last = stopped(config, store, saves=14)
-    path = last.parents[1] / "log.jsonl"
-    assert path.read_text().count("\n") >= 2
-    whole, going_on = path.read_text(), list[str]()
-    path.write_text(whole + '{"epoch": 1' if torn else '{"epoch": 1.0, "lo\n' + whole)
-    record = run(config, Place(store), Watcher(lambda heard: heard.text, lambda: going_on.append(path.read_text())))
-    assert going_on == [whole]
-    assert read_log(path) == [dict(row) for row in record.epochs]
-    assert [f"it is kept as {path.name}.aside" in words for words in caplog.messages] == [True] * (not torn)
-
-
 def test_a_batch_that_leaves_batch_norm_one_number_a_channel_is_one_line(place):
     settings = ["model.name=resnet18", "model.width=4", "train.batch_size=50", "data.validation=0.15"]
     with fails_in_one_line("expected several numbers ", "but got a batch of 1 example; take another"):
@@ -230,19 +215,14 @@ for moment in moments:  # each in a process of its own, which has everything imp
 @pytest.mark.slow
 def test_kills_at_any_moment_change_nothing(tmp_path):
     """Killed before a step or in the middle of a write and started again: the same weights and one record."""
-    chance = random.Random(0)
-    config = small("rcad_random", epochs=10)
-    plain = Store.open(tmp_path / "whole")
-    expected = run(config, Place(plain))
-    path = tmp_path / "run.toml"
+    chance, config, path = random.Random(0), small("rcad_random", epochs=10), tmp_path / "run.toml"
     path.write_text(to_toml(config))
     moments = [f"{moment} {chance.randint(3, 15)}" for moment in ("step", "write") * 2]
     assert started(WORKER, path, tmp_path / "runs", *moments, copied=True)() == 0
-    store = Store.open(tmp_path / "runs")
-    assert store.status(config) == "interrupted"
-    assert store.ids() == [config_id(config)]
+    store, plain = (Store.open(tmp_path / name) for name in ("runs", "whole"))
+    assert (store.ids(), store.status(config)) == ([config_id(config)], "interrupted")
     record = run(config, Place(store))
-    assert essence(record) == essence(expected)
+    assert essence(record) == essence(run(config, Place(plain)))
     assert same_weights(store, plain, record.id)
     logged = [row["epoch"] for row in read_log(store.log(record.id))]
     assert logged == sorted(set(logged))
@@ -281,7 +261,6 @@ def test_a_finished_run_keeps_the_network_it_was_made_with():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Class folders of images, train/ and val/."""
     root = tmp_path_factory.mktemp("images")
     images(str(root / "train"), classes=10, each=14)
     images(str(root / "val"), classes=10, each=4)
@@ -295,7 +274,6 @@ def config_of(folder: Path, method: str = "rcad") -> RunConfig:
 
 @pytest.fixture
 def streamed(place: Place, tmp_path: Path) -> Place:
-    """A place where images stay on disk."""
     return replace(place, cache_dir=tmp_path / "cache", stream=True)
 
 
@@ -367,34 +345,19 @@ def test_on_a_gpu_they_are_those_of_eager_steps_in_memory(folder, streamed, memo
     assert same_weights(streamed.store, memory.store, record.id)
 
 
-# From here on the files of checkpoints by themselves.
-
-
-def test_equal_content_gives_equal_bytes(tmp_path):
-    tensors = {f"layer.{i}": torch.arange(float(i)) for i in range(9)}
-    tensors |= {"step": torch.tensor(3), "b": torch.ones(2).bool()}
-    meta = {"columns": ["weight", "height"], "classes": {"no": 0, "yes": 1}, "mean": [0.1, 1 / 3]}
-    for i in range(12):
-        save_tensors(tmp_path / str(i), tensors, meta)
-    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_a_header_that_is_not_ours_is_refused_in_one_line(tmp_path):
+    path = tmp_path / "file"
+    for content, message in (
         ({"version": "2", "meta": {}}, "expected a checkpoint of version 1 in .*, but got '2'"),
         ({"version": "1"}, "expected .* to be whole, but got: 'meta'; remove it to start over"),
         ({"version": "1", "meta": []}, "expected .* to be whole, but got: no table beside its tensors; remove .*"),
         ({}, "expected .* to be whole, but got: its bytes are not those that were written; remove .*"),
-    ],
-)
-def test_a_header_that_is_not_ours_is_refused_in_one_line(content, message, tmp_path):
-    path = tmp_path / "file"
-    save_file({"a": torch.ones(3)}, path, metadata={KEY: json.dumps({SUM: NO_SUM, **content})} if content else {})
-    if content:
-        seal_tensors(path)
-    with fails_in_one_line(match=rf"^{message}$"):
-        load_tensors(path)
+    ):
+        save_file({"a": torch.ones(3)}, path, metadata={KEY: json.dumps({SUM: NO_SUM, **content})} if content else {})
+        if content:
+            seal_tensors(path)
+        with fails_in_one_line(match=rf"^{message}$"):
+            load_tensors(path)
 
 
 def test_a_full_disk_is_told_in_one_line_and_costs_nothing(tmp_path, monkeypatch):

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -21,10 +20,11 @@ from rcad.runs.configure import configure
 from rcad.runs.locks import BusyError
 from rcad.runs.record import RunRecord, Status
 from rcad.runs.store import LAST, Store
-from rcad.train import processes, scheduler, task
+from rcad.train import processes, scheduler
 from rcad.train import run as engine
 from rcad.train.loop import Trainer
-from rcad.train.one_gpu import OneGPU, in_shares
+from rcad.train.machine import pick_device, pick_devices
+from rcad.train.one_gpu import OneGPU
 from rcad.train.place import Place
 from rcad.train.processes import Processes
 from rcad.train.scheduler import choose_backend, one_by_one, schedule
@@ -162,20 +162,38 @@ def test_backends_suit_work(place, monkeypatch, caplog):
     assert choose_backend(many, place, None, None) is one_by_one
     assert not caplog.records
     assert choose_backend(CONFIGS, replace(place, joined=2), 2, 1) is one_by_one
-    (words,) = caplog.messages
-    assert words == "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other"
     monkeypatch.setattr("rcad.train.machine.pick_device", lambda name: torch.device("cuda"))
     gpu = replace(place, device="auto")
     assert choose_backend(CONFIGS, gpu, None, 1) == OneGPU(None)
     assert choose_backend(CONFIGS, gpu, 4, None) == OneGPU(4)
     assert choose_backend(CONFIGS, gpu, 1, None) is one_by_one
     assert choose_backend(CONFIGS[:1], gpu, None, None) is one_by_one
-    assert len(caplog.records) == 1
     two = replace(gpu, device="cuda:0", devices=("cuda:0", "cuda:2"))
     assert choose_backend(CONFIGS, two, 4, 1) == Processes(2, ("cuda:0", "cuda:2"), 4)
     assert choose_backend(CONFIGS[:1], two, None, 1) is one_by_one
     choose_backend([config(deterministic=True), config(1)], replace(gpu, joined=2), None, None)
-    assert caplog.messages[1] == "--join: not for dropout, timm or train.deterministic"
+    assert caplog.messages == [
+        "--at-once and --join: only for runs that share a GPU; on the CPU they go one after the other",
+        "--join: not for dropout, timm or train.deterministic",
+    ]
+
+
+def test_several_devices_are_a_number_or_a_list(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    assert pick_device("cuda:3").index == 3
+    given = {("2", "cpu"): ("cpu", "cpu"), ("2",): ("cuda:0", "cuda:1"), ("3, 1",): ("cuda:3", "cuda:1")}
+    for words, names in (given | {("1,", "cuda"): ("cuda:1",)}).items():
+        assert pick_devices(*words) == names
+    for says, *words in (
+        *(("--devices to be a number", wrong) for wrong in ("", "a", "1,1", "-1", "1,,2")),
+        ("say how many processes", "0,1", "cpu"),
+        ("but got '0'; for the first GPU alone: --device cuda:0", "0"),
+        ("expected one of the 4 GPUs that torch sees, but got cuda:4", "0,4"),
+        ("got both: cuda:1 and 2", "2", "cuda:1"),
+    ):
+        with fails_in_one_line(says):
+            pick_devices(*words)
 
 
 def test_one_device_takes_those_that_cannot_share_one_by_one(place):
@@ -230,14 +248,6 @@ def test_a_killed_worker_is_replaced_and_its_share_goes_on_one_by_one(tmp_path, 
     assert outcome.records[1].metrics == metrics_of(configs[1], place)
 
 
-def test_each_gpu_takes_shares_of_the_runs():
-    configs = [config(seed, epochs) for epochs in (2, 3) for seed in range(6)]
-    assert [len(share) for share in in_shares(configs, None, 1, 2)] == [6, 6]
-    assert [len(share) for share in in_shares(configs, 5, 1, 2)] == [5, 5, 2]
-    joined = in_shares([*configs, config(9, deterministic=True)], 7, 5, 2)
-    assert [[one.seed for one in share] for share in joined] == [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 5], [9]]
-
-
 def test_a_run_that_kills_every_worker_is_named_and_what_is_done_stays(tmp_path, place, arrays, forked, monkeypatch):
     monkeypatch.setattr(processes, "ATTEMPTS", 2)
     deaths = kill_seed_1(monkeypatch, tmp_path, times=99)
@@ -282,16 +292,6 @@ def test_the_first_signal_asks_and_the_second_insists(number, code):
     assert exit_code(number) == code
 
 
-def test_one_step_an_epoch_can_be_stopped_and_goes_on(place, monkeypatch):
-    """A batch as large as the set: there is no moment between two steps of an epoch."""
-    monkeypatch.setattr(scheduler, "SHOW_S", 0.0)
-    whole = config(epochs=6, batch_size=1000)
-    ending = Watcher(lambda watcher: "epoch 2/6" in watcher.text, signal.SIGTERM)
-    (record,) = schedule([whole], place, ending).records
-    assert (record.status, len(record.epochs)) == ("interrupted", 2)
-    assert schedule([whole], place).records[0].metrics == metrics_of(whole, place)
-
-
 def metrics_of(config: RunConfig, place: Place) -> Any:
     """Of the same run, elsewhere and undisturbed."""
     (record,) = schedule([config], Place(Store.open(place.store.path / "undisturbed"), device="cpu")).records
@@ -320,10 +320,3 @@ def test_a_signal_while_data_are_read_ends_it(place, tmp_path, monkeypatch):
     assert place.store.ids() == []
     assert not list((tmp_path / "cache").rglob("*partial*"))
     assert schedule([config(0, 1, "images")], place).complete
-
-
-def test_seeds_share_the_data_that_was_read(place, monkeypatch):
-    monkeypatch.setattr(task, "read", read := Mock(wraps=task.read))
-    other, table = config(9, 1, "digits[:70]"), configure("diabetes", [("erm", ())], epochs=1)
-    assert schedule([config(0, 1), config(1, 1), other, table, config(2, 1)], place).complete
-    assert [call.args[0].name for call in read.call_args_list] == ["digits[:60]", "diabetes", "digits[:60]"]

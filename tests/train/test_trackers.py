@@ -26,8 +26,6 @@ from rcad.train.scheduler import schedule
 from rcad.train.trackers import TRACKERS, Subject, Tracked, parse_trackers, track_study
 from tiny_runs import Watcher
 
-Row = dict[str, Any]
-
 
 def config(epochs: int = 3, seed: int = 0) -> RunConfig:
     return configure("digits[:60]", parse_method("erm"), epochs=epochs, seed=seed)
@@ -52,10 +50,10 @@ class Heard:
             raise OSError("the server\nis away")
         self.calls.append((what, self._id, *words))
 
-    def log(self, step: int, row: Row) -> None:
+    def log(self, step: int, row: dict[str, Any]) -> None:
         self._tell("log", step, dict(row))
 
-    def finish(self, status: str, numbers: Row, files: Sequence[Path]) -> None:
+    def finish(self, status: str, numbers: dict[str, Any], files: Sequence[Path]) -> None:
         self._tell("finish", status, dict(numbers), [file.name for file in files if file.is_file()])
 
 
@@ -93,9 +91,8 @@ def test_a_run_is_told_epoch_by_epoch_while_it_goes_on_and_then_its_end(tracked,
     assert last[4] == ["record.json", "config.toml"]
 
 
-def test_what_was_told_is_not_told_again_unless_nobody_can_tell_or_at_a_new_address(place, heard, monkeypatch):
+def test_what_was_told_is_not_told_again_unless_nobody_can_tell_or_at_a_new_address(place, tracked, heard, monkeypatch):
     schedule([config()], place)
-    tracked = replace(place, track=("heard",))
     schedule([config()], tracked)  # it had been finished before anybody asked for a tracker
     first = list(heard.calls)
     assert steps(first) == [1, 2, 3]
@@ -150,18 +147,11 @@ def test_names_are_checked_before_anything_runs(monkeypatch):
     with fails_in_one_line("--track to be one of wandb, mlflow, tensorboard, ", "did you mean 'wandb'"):
         parse_trackers("wandbb")
     folder = type(sys)("wandb")  # a folder called wandb, which an earlier run left, is not the package
-    for name, module, found in (
-        ("wandb", "wandb", None),
-        ("wandb", "wandb", folder),
-        ("mlflow", "mlflow", None),
-        ("tensorboard", "torch.utils.tensorboard", None),
-    ):
+    for module, found in (("wandb", None), ("wandb", folder), ("mlflow", None), ("torch.utils.tensorboard", None)):
         monkeypatch.setitem(sys.modules, module, found)
+        name = module.rpartition(".")[2]
         with pytest.raises(MissingExtraError, match=rf"\[{name}\]"):
             parse_trackers(name)
-
-
-# From here on through the libraries themselves.
 
 
 def twice(place: Place, name: str) -> RunRecord:
