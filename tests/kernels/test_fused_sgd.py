@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from rcad.kernels.fused_sgd import BLOCK, ClippedSGD, Run, _chunks, _dense, _like, same_order, suits
 
 
-def test_chunks_cover_every_element_once() -> None:
+def test_chunks_cover_every_element_once():
     sizes = [1, BLOCK, BLOCK + 1, 3 * BLOCK]
     chunks = _chunks(sizes, [0, 0, 0, 1]).tolist()
     assert [i for i, _, _ in chunks] == [0, 1, 2, 2, 3, 3, 3]
@@ -18,35 +18,27 @@ def test_chunks_cover_every_element_once() -> None:
     assert [run for _, _, run in chunks] == [0, 0, 0, 0, 1, 1, 1]
 
 
-def test_the_order_in_memory_is_what_counts() -> None:
+def test_the_order_in_memory_is_what_counts():
+    grad = torch.arange(48.0).view(4, 3, 2, 2)
     weight = torch.zeros(4, 3, 2, 2).contiguous(memory_format=torch.channels_last)
     assert _dense(weight)
     assert not _dense(torch.zeros(4, 6)[:, ::2])
     assert not _dense(torch.zeros(8)[1:5])  # begins 4 bytes after a place where wide loads may begin
-    assert not same_order(torch.zeros(4, 3, 2, 2), weight)
+    assert not same_order(grad, weight)
     narrow = torch.zeros(4, 3, 1, 1)  # here both layouts are the same bytes
     assert same_order(narrow, narrow.contiguous(memory_format=torch.channels_last))
-    grad = torch.arange(48.0).view(4, 3, 2, 2)
     moved = _like(grad, weight)
     assert same_order(moved, weight)
     assert torch.equal(moved, grad)
     assert _like(moved, weight) is moved
-    assert _like(None, weight) is None
 
 
-def test_a_weight_that_has_no_copy_is_written_once() -> None:
+def test_each_run_has_its_own_momentum_and_a_weight_without_a_copy_is_written_once():
     """Also where it comes as a view: its bf16 copy would be written over it."""
-    weights = [nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(8))]
-    leaves = [weights[0].detach()[:], weights[1].detach().bfloat16()]
-    run = Run(torch.optim.SGD(weights, momentum=0.9), weights, leaves)
-    assert not suits(run)  # without a GPU torch does the work
-    table = ClippedSGD([run], None)._table([0, 1], [[torch.ones(8), torch.ones(8)]])
-    assert table[:, 3].tolist() == [0, leaves[1].data_ptr()]
-
-
-def test_each_run_has_its_own_momentum_and_its_own_length() -> None:
     weights = [[nn.Parameter(torch.ones(8)), nn.Parameter(torch.ones(16))] for _ in range(3)]
-    runs = [Run(torch.optim.SGD(own, momentum=0.9), own, own) for own in weights]
+    leaves = [[one.detach()[:], other.detach().bfloat16()] for one, other in weights]
+    runs = [Run(torch.optim.SGD(own, momentum=0.9), own, copies) for own, copies in zip(weights, leaves, strict=True)]
+    assert not suits(runs[0])  # without a GPU torch does the work
     first, second = (runs[0].optimizer.state[weight] for weight in weights[0])
     kept = first["momentum_buffer"] = torch.ones(8)
     kernels = ClippedSGD(runs, 1.0)
@@ -57,8 +49,8 @@ def test_each_run_has_its_own_momentum_and_its_own_length() -> None:
     table = kernels._table([0, 3, 5], [[torch.ones(8), torch.ones(16), torch.ones(16)]])
     chosen = [(runs[0], weights[0][0]), (runs[1], weights[1][1]), (runs[2], weights[2][1])]
     places = [run.optimizer.state[weight]["momentum_buffer"].data_ptr() for run, weight in chosen]
-    assert table[:, 2].tolist() == places
-    assert table[:, 1].tolist() == [weight.data_ptr() for _, weight in chosen]
+    copies = [0, leaves[1][1].data_ptr(), leaves[2][1].data_ptr()]
+    assert table[:, 1:4].T.tolist() == [[weight.data_ptr() for _, weight in chosen], places, copies]
 
 
 def net() -> nn.Module:
@@ -95,7 +87,7 @@ def sum_into(weights: list[nn.Parameter], passes: list[list[Tensor | None]]) -> 
 @pytest.mark.parametrize("limit", [None, 0.5, 1e4])
 @pytest.mark.parametrize("passes", [1, 2, 5])
 @pytest.mark.parametrize("half", [False, True])
-def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int, half: bool) -> None:
+def test_it_is_clipping_and_sgd(nesterov, limit, passes, half):
     weights, optimizer, others, plain = pair(nesterov=nesterov)
     leaves = [nn.Parameter(w.detach().bfloat16()) if half and w.ndim > 1 else w for w in weights]
     run = Run(optimizer, weights, leaves)
@@ -119,7 +111,7 @@ def test_it_is_clipping_and_sgd(nesterov: bool, limit: float | None, passes: int
 
 
 @pytest.mark.gpu
-def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
+def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order():
     weights, optimizer, others, plain = pair()
     kernels = ClippedSGD([Run(optimizer, weights, weights)], 1.0)
     for turn in range(2):
@@ -140,7 +132,7 @@ def test_momentum_from_a_checkpoint_is_taken_up_in_any_memory_order() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("limit", [None, 1.0])
-def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None) -> None:
+def test_runs_that_step_together_are_clipped_each_by_itself(limit):
     made = [pair() for _ in range(3)]
     kernels = ClippedSGD([Run(optimizer, weights, weights) for weights, optimizer, _, _ in made], limit)
     for _ in range(3):
@@ -161,10 +153,10 @@ def test_runs_that_step_together_are_clipped_each_by_itself(limit: float | None)
 
 
 @pytest.mark.gpu
-def test_other_optimizers_are_left_to_torch() -> None:
+def test_other_optimizers_are_left_to_torch():
     weights, _, _, _ = pair()
 
-    def suited(optimizer: torch.optim.Optimizer) -> bool:
+    def suited(optimizer):
         return suits(Run(optimizer, weights, weights))
 
     for odd in ({"momentum": 0.0}, {"momentum": 0.9, "dampening": 0.1}, {"momentum": 0.9, "maximize": True}):

@@ -1,14 +1,13 @@
 """The joined network is the single ones: outputs, gradients, statistics, and the weights themselves."""
 
 import copy
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from rcad.errors import InputError
+from one_line import fails_in_one_line
 from rcad.kernels.bn_relu import own_kernels
 from rcad.models import build, joined
 from rcad.models import layers as first_conv
@@ -31,22 +30,20 @@ def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
     return made
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("order", [torch.preserve_format, torch.channels_last])
 @pytest.mark.parametrize("norm", ["batch", "group", "none"])
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("resnet18", {"width": 4}),
-        ("resnet18", {"width": 4, "stem": "imagenet"}),
-        ("resnet50", {"width": 4}),
+        ("resnet18", {}),
+        ("resnet18", {"stem": "imagenet"}),
+        ("resnet50", {}),
         ("wrn16_8", {"width": 2, "dropout": 0.0}),
-        ("small_cnn", {"width": 4}),
+        ("small_cnn", {}),
     ],
 )
-def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str, channels_last: bool) -> None:
-    singles = networks(name, norm, **options)
-    if channels_last:
-        singles = [single.to(memory_format=torch.channels_last) for single in singles]  # type: ignore[call-overload]
+def test_it_is_the_single_networks(name, options, norm, order):
+    singles: Any = [single.to(memory_format=order) for single in networks(name, norm, **{"width": 4, **options})]
     views = copy.deepcopy(singles)
     network = Joined(views)
     x = torch.rand(5 * RUNS, 3, 8, 8, dtype=torch.float64, requires_grad=True)
@@ -65,7 +62,7 @@ def test_it_is_the_single_networks(name: str, options: dict[str, Any], norm: str
         torch.testing.assert_close(dict(view.state_dict()), dict(single.state_dict()))
 
 
-def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch):
     singles = networks("resnet18", width=4)
     x = torch.rand(2 * RUNS, 3, 8, 8, dtype=torch.float64)
     network = Joined(singles)
@@ -85,9 +82,7 @@ def test_zero_channels_for_tensor_cores_change_nothing(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("device", "width"), [("cpu", 4), *(pytest.param("cuda", width, marks=pytest.mark.gpu) for width in (16, 64))]
 )
-def test_one_network_cannot_reach_another(
-    device: str, width: int, dtype: torch.dtype, thorough: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_network_cannot_reach_another(device, width, dtype, thorough, monkeypatch):
     """Not even by a value that is not a number, forward or backward: no zero of a group may meet it."""
     if device == "cpu" and (thorough or dtype != torch.float32):
         pytest.skip("half precision, and a choice of algorithms, are for GPUs")
@@ -115,33 +110,20 @@ def test_one_network_cannot_reach_another(
     assert any(its[1].isnan().any() for its in others)
 
 
-@pytest.mark.parametrize(("width", "joins"), [(8, False), (16, True)])
-def test_narrow_networks_are_not_joined_on_a_gpu(width: int, joins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    singles = networks("resnet18", width=width)
-    Joined(singles)  # a CPU keeps any groups apart
-    monkeypatch.setattr(nn.Parameter, "is_cuda", True)
-    refused = pytest.raises(InputError, match="at least 16 channels to join on a GPU, but got 8; ")
-    with nullcontext() if joins else refused:
-        joined._check_joinable(singles)
-
-
-@pytest.mark.parametrize("classes", [10, 100])
-def test_rows_begin_where_wide_loads_may(classes: int) -> None:
-    singles = [build("resnet18", num_outputs=classes, in_shape=(3, 8, 8), width=8) for _ in range(2)]
-    Joined(singles)
-    for single in singles:
-        for name, parameter in single.named_parameters():
-            assert parameter.storage_offset() * 2 % 16 == 0, name  # bf16 copies lie at the same places
-
-
-def test_what_cannot_be_joined_is_refused_and_left_as_it_was() -> None:
+def test_what_cannot_be_joined_is_refused_and_left_as_it_was(monkeypatch):
     tables = [build("mlp", num_outputs=2, in_shape=(4,)) for _ in range(2)]
-    with pytest.raises(InputError, match=r"can be joined \(ResNet, WideResNet, SmallCNN\), but got MLP"):
-        Joined(tables)
-    narrow, wide = networks("resnet18", width=4)[0], networks("resnet18", width=8)[0]
+    (narrow, *others), wide = networks("resnet18", width=8), networks("resnet18", width=16)
     before = narrow.get_parameter("fc.weight").data_ptr()
-    with pytest.raises(InputError, match="of one architecture to join"):
-        Joined([narrow, wide])
+    for models, says in (
+        (tables, "can be joined (ResNet, WideResNet, SmallCNN), but got MLP"),
+        ([narrow, *wide], "of one architecture to join"),
+        (networks("small_cnn", dropout=0.1), "without dropout"),
+    ):
+        with fails_in_one_line(says):
+            Joined(models)
     assert narrow.get_parameter("fc.weight").data_ptr() == before
-    with pytest.raises(InputError, match="without dropout"):
-        Joined(networks("small_cnn", dropout=0.1))
+    joined._check_joinable([narrow, *others])  # a CPU keeps any groups apart
+    monkeypatch.setattr(nn.Parameter, "is_cuda", True)
+    joined._check_joinable(wide)
+    with fails_in_one_line("at least 16 channels to join on a GPU, but got 8; "):
+        joined._check_joinable([narrow, *others])

@@ -1,7 +1,5 @@
 """Layers of our own against plain ones: layer zero, the first convolution, the strided 1x1 convolution."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import nn
@@ -11,23 +9,22 @@ from rcad.models import Normalize, build, layers
 from rcad.models.layers import FirstConv2d, StridedPointwise
 
 
-def test_layer_zero_normalises_each_channel() -> None:
-    x = torch.rand(4, 3, 5, 5)
+def test_layer_zero_normalises_each_channel():
+    x, last = torch.rand(4, 3, 5, 5), torch.channels_last
     mean, std = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
-    out = Normalize(mean, std)(x)
+    out = Normalize(mean, std)(x.contiguous(memory_format=last))
+    assert out.is_contiguous(memory_format=last)
     for c in range(3):
         torch.testing.assert_close(out[:, c], (x[:, c] - mean[c]) / std[c])
     plain = build("small_cnn", num_outputs=3, in_shape=(3, 8, 8), width=4)
     assert torch.equal(plain.normalize(x), x), "without statistics pixels pass bit for bit"
-    last = torch.channels_last
-    assert Normalize(mean, std)(x.contiguous(memory_format=last)).is_contiguous(memory_format=last)
     with pytest.raises(InputError, match=r"but got torch.uint8; divide by 255"):
         Normalize((0.5,), (0.5,))(torch.zeros(1, 1, 2, 2, dtype=torch.uint8))
 
 
 @pytest.mark.parametrize("channels", [1, 3, 8])
 @pytest.mark.parametrize("order", [torch.channels_last, torch.contiguous_format])
-def test_padded_channels_change_nothing(channels: int, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padded_channels_change_nothing(channels, order, monkeypatch):
     """On a CPU there are none; on tensor cores images come in the order of the weights."""
     torch.manual_seed(0)
     ours, found, seen = FirstConv2d(channels, 5, 3, 2, padding=1).to(memory_format=order), [], []
@@ -45,15 +42,9 @@ def test_padded_channels_change_nothing(channels: int, order: Any, monkeypatch: 
     torch.testing.assert_close(*found, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["resnet18", "wrn16_8", "small_cnn"])
-def test_models_begin_with_it(name: str) -> None:
-    model = build(name, num_outputs=4, in_shape=(3, 16, 16), width=1)
-    assert isinstance(next(module for module in model.modules() if isinstance(module, nn.Conv2d)), FirstConv2d)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, None])
-def test_only_bf16_is_padded(dtype: torch.dtype | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_bf16_is_padded(dtype, monkeypatch):
     seen = []
     monkeypatch.setattr(layers, "pad", lambda x, zeros: (seen.append(zeros), nn.functional.pad(x, zeros))[1])
     layer = FirstConv2d(3, 64, 3, padding=1, bias=False).cuda().to(memory_format=torch.channels_last)
@@ -67,7 +58,7 @@ def test_only_bf16_is_padded(dtype: torch.dtype | None, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("shape", [(2, 3, 8, 8), (2, 3, 7, 5), (1, 3, 1, 1)])
 @pytest.mark.parametrize("stride", [2, (3, 2)])
-def test_the_plain_form_and_that_for_a_compiler_agree(shape: Any, stride: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_form_and_that_for_a_compiler_agree(shape, stride, monkeypatch):
     layer, x, found = StridedPointwise(3, 4, 1, stride), torch.randn(shape), []
     for compiling in (False, True):
         monkeypatch.setattr(layers, "is_compiling", lambda now=compiling: now)

@@ -2,8 +2,7 @@
 
 import copy
 import os
-import zipfile
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from torch.nn.functional import cross_entropy
 
 from equal import same_parameters
 from one_line import fails_in_one_line, refusals
-from rcad.errors import InputError
 from rcad.models import Model, build, load_weights
 from rcad.models.convnets import WideBlock
 from small_nets import gradients
@@ -22,9 +20,7 @@ from small_nets import gradients
 NORMS = ("batch", "group", "none")
 SMALL: dict[str, dict[str, Any]] = {
     "resnet18": {"width": 8},
-    "resnet34": {"width": 8},
     "resnet50": {"width": 8},
-    "wrn28_10": {"width": 1, "dropout": 0.0},
     "wrn16_8": {"width": 1, "dropout": 0.0},
     "small_cnn": {"width": 8},
 }
@@ -45,7 +41,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(("name", "norm"), CASES)
-def test_forward_is_the_head_of_the_features(name: str, norm: str | None) -> None:
+def test_forward_is_the_head_of_the_features(name, norm):
     model = small(name, norm).eval()
     x, _ = batch()
     features, output = model.features(x), model(x)
@@ -61,11 +57,8 @@ def test_forward_is_the_head_of_the_features(name: str, norm: str | None) -> Non
         torch.testing.assert_close(model.train()(x)[:3], model(x[:3]))
 
 
-DEEPER = [("resnet34", norm) for norm in NORMS] + [("wrn28_10", "batch"), ("wrn28_10", "group")]
-
-
-@pytest.mark.parametrize(("name", "norm"), [case for case in CASES if case not in DEEPER])
-def test_the_loss_falls_at_the_protocol_s_learning_rate(name: str, norm: str | None) -> None:
+@pytest.mark.parametrize(("name", "norm"), CASES)
+def test_the_loss_falls_at_the_protocol_s_learning_rate(name, norm):
     model = small(name, norm)
     x, y = batch()
     before = x.clone()
@@ -86,31 +79,19 @@ def test_the_loss_falls_at_the_protocol_s_learning_rate(name: str, norm: str | N
     assert min(losses[-3:]) < 0.8 * losses[0]
 
 
-@pytest.mark.parametrize(("name", "norm"), [("resnet18", "none"), ("wrn16_8", "group"), ("mlp", None)])
-def test_compiles_without_a_graph_break(name: str, norm: str | None) -> None:
-    model = small(name, norm).eval()
-    x, _ = batch()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), model(x))
-
-
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
-def test_a_shortcut_is_a_layer_as_any_other(name: str) -> None:
-    """It can be watched and exchanged."""
-    model = small(name, "batch")
-    x, _ = batch()
-    before, seen = model(x), []
-    block: Any = model.get_submodule("layer2")[0]  # type: ignore[index]
+def test_a_shortcut_is_a_layer_that_can_be_watched_and_exchanged(name):
+    model, (x, _), seen = small(name, "batch"), batch(), list[Any]()
+    block: Any = model.get_submodule("layer2.0")
+    before, (conv, norm) = model(x), block.downsample
     block.downsample.register_forward_hook(lambda m, i, o: seen.append((*i, o)))
     torch.testing.assert_close(model(x), before)
-    ((x_in, x_out),) = seen
-    conv, norm = block.downsample
-    torch.testing.assert_close(norm(conv(x_in)), x_out)
+    torch.testing.assert_close(norm(conv(seen[0][0])), seen[0][1])
     block.downsample = nn.Sequential(conv, norm, nn.ReLU())
     assert not torch.allclose(model(x), before)
 
 
-def test_an_mlp_is_linear_layers_with_relu() -> None:
+def test_an_mlp_is_linear_layers_with_relu():
     model = small("mlp", None).eval()
     x, _ = batch()
     a, b, c = (m for m in model.modules() if isinstance(m, nn.Linear))
@@ -119,7 +100,7 @@ def test_an_mlp_is_linear_layers_with_relu() -> None:
     assert build("mlp", num_outputs=3, in_shape=(13,), hidden=()).num_features == 13  # a table, and a linear model
 
 
-def test_a_wide_block_activates_before_convolution_and_shortcut() -> None:
+def test_a_wide_block_activates_before_convolution_and_shortcut():
     torch.manual_seed(0)
     block = WideBlock(3, 5, 2, 0.0, "batch").eval()
     x = torch.randn(4, 3, 8, 8)
@@ -132,14 +113,14 @@ def test_a_wide_block_activates_before_convolution_and_shortcut() -> None:
 
 
 @pytest.mark.parametrize(("name", "default"), [("wrn28_10", 0.3), ("wrn16_8", 0.4), ("small_cnn", 0.0)])
-def test_dropout_defaults_and_option(name: str, default: float) -> None:
+def test_dropout_defaults_and_option(name, default):
     with torch.device("meta"):
         models = [build(name, num_outputs=2, in_shape=(3, 16, 16), dropout=dropout) for dropout in (None, 0.15)]
     assert [{m.p for m in model.modules() if isinstance(m, nn.Dropout)} for model in models] == [{default}, {0.15}]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50", "wrn16_8"])
-def test_without_normalisation_every_block_starts_as_its_shortcut(name: str) -> None:
+def test_without_normalisation_every_block_starts_as_its_shortcut(name):
     model = small(name, "none").eval()
     blocks = [m for m in model.modules() if hasattr(m, "branch")]
     assert blocks
@@ -149,40 +130,30 @@ def test_without_normalisation_every_block_starts_as_its_shortcut(name: str) -> 
     assert torch.equal(model(batch()[0]), before)
 
 
-@pytest.mark.parametrize(
-    ("name", "outputs", "size", "published"),
-    [
+def test_parameter_counts_are_the_published_ones():
+    for name, outputs, size, published in (
         ("resnet18", 10, 32, 11_173_962),
-        ("resnet18", 100, 32, 11_220_132),
-        ("resnet18", 1000, 224, 11_689_512),
         ("resnet34", 1000, 224, 21_797_672),
         ("resnet50", 1000, 224, 25_557_032),
         ("wrn28_10", 10, 32, 36_479_194),
-        ("wrn28_10", 100, 32, 36_536_884),
         ("wrn16_8", 10, 32, 10_961_370),
-    ],
-)
-def test_parameter_counts_are_the_published_ones(name: str, outputs: int, size: int, published: int) -> None:
-    with torch.device("meta"):
-        model = build(name, num_outputs=outputs, in_shape=(3, size, size))
-    assert sum(p.numel() for p in model.parameters()) == published
+    ):
+        with torch.device("meta"):
+            model = build(name, num_outputs=outputs, in_shape=(3, size, size))
+        assert sum(p.numel() for p in model.parameters()) == published, name
 
 
-def test_group_norm_takes_32_groups() -> None:
-    with torch.device("meta"):
-        model = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
-    assert {m.num_groups for m in model.modules() if isinstance(m, nn.GroupNorm)} == {32}
-
-
-def test_resnet_names_are_torchvision_s() -> None:
+def test_resnet_names_are_torchvision_s_and_group_norm_takes_32_groups():
     with torch.device("meta"):
         names = set(build("resnet50", num_outputs=1000, in_shape=(3, 224, 224)).state_dict())
+        grouped = build("resnet18", num_outputs=10, in_shape=(3, 32, 32), norm="group")
     assert {"conv1.weight", "bn1.running_mean", "layer1.0.downsample.1.weight", "layer4.2.bn3.bias"} <= names
     assert len(names) == 320 + 2  # torchvision's, and the mean and std of layer zero
+    assert {m.num_groups for m in grouped.modules() if isinstance(m, nn.GroupNorm)} == {32}
 
 
 @pytest.mark.parametrize(("size", "stem_size", "shrinks"), [(32, 3, 1), (64, 3, 1), (96, 7, 4)])
-def test_stem_follows_the_size_of_the_images(size: int, stem_size: int, shrinks: int) -> None:
+def test_stem_follows_the_size_of_the_images(size, stem_size, shrinks):
     model: Any = build("resnet18", num_outputs=10, in_shape=(3, size, size), width=2)
     assert model.conv1.kernel_size == (stem_size, stem_size)
     seen: list[torch.Size] = []
@@ -198,10 +169,7 @@ def build_without_memory(name: str, options: dict[str, Any]) -> None:
 
 test_what_cannot_be_built_is_said_in_one_line = refusals(
     ("resnet81", {}, "but got 'resnet81'; did you mean 'resnet18'?"),
-    ("transformer", {}, "one of resnet18, .. , timm:NAME, but got 'transformer'"),
     ("resnet18", {"dropout": 0.1}, "an option of resnet18 to be one of .. , but got 'dropout'"),
-    ("mlp", {"norm": "batch"}, "an option of mlp to be one of .. , but got 'norm'"),
-    ("small_cnn", {"stem": "cifar"}, "an option of small_cnn to be one of .. , but got 'stem'"),
     ("resnet18", {"in_shape": (10,)}, "take 'mlp' for tables"),
     ("small_cnn", {"in_shape": (1, 3, 3)}, "at least 4x4 pixels, but got 3x3; take 'mlp'"),
     ("resnet18", {"weights": "nowhere.pt"}, "found none at nowhere.pt; that of a run is runs/ID/model.safe"),
@@ -223,55 +191,42 @@ def load(target: Model, content: Any, folder: Path) -> None:
 
 @pytest.mark.parametrize("wraps", [[], ["state_dict"], ["model"], ["net"], ["state_dict", "model"]])
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod.module."])
-def test_state_dict_round_trip(tmp_path: Path, wraps: list[str], prefix: str) -> None:
+def test_state_dict_round_trip(tmp_path, wraps, prefix):
     source, target = net(1), net(2)
     content: Any = {prefix + k: v for k, v in source.state_dict().items()}
     for wrap in wraps:
         content = {wrap: content, "epoch": 3}
     load(target, content, tmp_path)
     same_parameters(source, target)
+    save_file(source.state_dict(), tmp_path / "model.safetensors")
+    load_weights(again := net(3), tmp_path)  # the folder of a run
+    same_parameters(source, again)
 
 
-def test_a_last_layer_for_other_classes_starts_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_last_layer_for_other_classes_starts_anew(tmp_path, caplog):
     source, target = net(1, num_outputs=7), net(2)
     expected = {**source.state_dict(), "fc.weight": target.fc.weight.clone(), "fc.bias": target.fc.bias.clone()}
+    with fails_in_one_line(match="'conv1.weight' of shape"):
+        load(target, net(1, num_outputs=7, width=8).state_dict(), tmp_path)
+    assert caplog.text == ""  # nor is it told of weights that do not fit
     load(target, source.state_dict(), tmp_path)
     torch.testing.assert_close(dict(target.state_dict()), expected, rtol=0.0, atol=0.0)
     load(target, source.state_dict(), tmp_path)
     assert caplog.text.count("has 7 outputs, but 3 are needed: the last layer starts anew") == 1
 
 
-def test_a_last_layer_that_starts_anew_is_not_told_of_weights_that_do_not_fit(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with fails_in_one_line(match="'conv1.weight' of shape"):
-        load(net(2), net(1, num_outputs=7, width=8).state_dict(), tmp_path)
-    assert caplog.text == ""
-
-
-def test_the_folder_of_a_run_stands_for_its_weights(tmp_path: Path) -> None:
-    source, target = net(1), net(2)
-    save_file(source.state_dict(), tmp_path / "model.safetensors")
-    load_weights(target, tmp_path)
-    same_parameters(source, target)
-
-
 @pytest.mark.parametrize("own_statistics", [True, False])
-def test_colours_are_summed_for_grey_images(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, own_statistics: bool
-) -> None:
+def test_colours_are_summed_for_grey_images(tmp_path, caplog, own_statistics):
     source = net(1).eval()
     lacking = () if own_statistics else ("normalize", "num_batches")  # as files of other programs are
     content = {key: value for key, value in source.state_dict().items() if not any(word in key for word in lacking)}
-    torch.save(content, tmp_path / "w.pt")
-    grey: dict[str, Any] = {"num_outputs": 3, "in_shape": (1, 8, 8), "width": 4, "mean": (0.1,)}
-    target = build("resnet18", **grey, weights=tmp_path / "w.pt").eval()
+    target = build("resnet18", num_outputs=3, in_shape=(1, 8, 8), width=4, mean=(0.1,)).eval()
+    load(target, content, tmp_path)
     x = torch.rand(2, 1, 8, 8)
     torch.testing.assert_close(target(x), source(x.expand(-1, 3, -1, -1)))
     assert "its first layer is summed over the colours for grey ones" in caplog.text
-    torch.save({**content, "conv1.weight": torch.zeros(4, 3, 7, 7)}, tmp_path / "w.pt")
-    with pytest.raises(InputError, match=OTHER_IMAGES):
-        build("resnet18", **grey, weights=tmp_path / "w.pt")
+    with fails_in_one_line(match=OTHER_IMAGES):
+        load(target, {**content, "conv1.weight": torch.zeros(4, 3, 7, 7)}, tmp_path)
 
 
 OTHER_IMAGES = r"ImageNet's first layer for images above 64 pixels \(--size 224\)$"
@@ -284,7 +239,6 @@ PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; 
     ("changes", "message"),
     [
         (lambda saved: {f"model.{key}": value for key, value in saved.items()}, PREFIXED),
-        (lambda saved: [1, 2], "but got list"),
         ({"conv1.weight": torch.full((4, 3, 3, 3), torch.nan)}, "finite numbers in .* has others; name another file"),
         ({"layer2.0.conv1.weight": None}, MISSING),
         ({"extra.weight": torch.zeros(1)}, r"but got 'extra.weight' as well"),
@@ -293,15 +247,13 @@ PREFIXED = r"'conv1.weight' of a ResNet.*every name begins with 'model.' there; 
         ({"conv1.weight": torch.zeros(4, 1, 3, 3)}, r"the file's network takes images of 1 channels$"),
         ({"fc.weight": torch.zeros(())}, r"of shape \(3, .*, but got \(\)"),
         ({"fc.weight": 3}, "tensors by name in .*w.pt, but got int under 'fc.weight'"),
-        ({"generator": {"fc.weight": torch.zeros(1)}}, "in .*w.pt, but got dict under 'generator'"),
         ({3: torch.zeros(2)}, "but got Tensor under 3"),
         ({"fc.weight": torch.zeros(2, 2).to_sparse()}, SPARSE),
-        ({"fc.weight": torch.zeros(2, dtype=torch.complex64)}, SPARSE),
         ({"fc.weight": torch.zeros(2, device="meta")}, SPARSE),
         ({"fc.weight": torch.full((3, 32), torch.nan).to(torch.float8_e4m3fn)}, "expected finite numbers in"),
     ],
 )
-def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: Any, message: str) -> None:
+def test_the_first_key_that_does_not_fit_is_named(tmp_path, changes, message):
     target, saved = net(2), net(1).state_dict()
     content = changes(saved) if callable(changes) else {**saved, **changes}
     if isinstance(content, dict):
@@ -311,16 +263,13 @@ def test_the_first_key_that_does_not_fit_is_named(tmp_path: Path, changes: Any, 
     same_parameters(target, net(2))  # an error leaves the model as it was
 
 
-class Malicious:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
+class Malicious(PosixPath):
     def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.path),)
+        return os.mkdir, (str(self),)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> None:
+def test_a_file_that_would_run_code_is_refused(tmp_path, zipped):
     path = tmp_path / "w.pt"
     torch.save({"x": Malicious(tmp_path / "owned")}, path, _use_new_zipfile_serialization=zipped)
     with fails_in_one_line(match="tensors only"):
@@ -328,26 +277,11 @@ def test_a_file_that_would_run_code_is_refused(tmp_path: Path, zipped: bool) -> 
     assert not (tmp_path / "owned").exists()
 
 
-@pytest.mark.parametrize("name", ["w.pt", "w.safetensors"])
-@pytest.mark.parametrize("damage", ["empty", "text", "truncated"])
-def test_broken_files(tmp_path: Path, name: str, damage: str) -> None:
+@pytest.mark.parametrize(("name", "save"), [("w.pt", torch.save), ("w.safetensors", save_file)])
+def test_broken_files(tmp_path, name, save):
     path = tmp_path / name
-    if name == "w.pt":
-        torch.save(net(1).state_dict(), path)
-    else:
-        save_file(net(1).state_dict(), path)
-    content = path.read_bytes()
-    path.write_bytes({"empty": b"", "text": b"hello", "truncated": content[: len(content) // 2]}[damage])
-    with fails_in_one_line(match=f"expected .*{name} to"):
-        load_weights(net(1), path)
-
-
-@pytest.mark.parametrize("call", [b"}(}K\x01u.", b"ctorch._utils\n_rebuild_tensor_v2\n(K\x01tR."])
-def test_a_pickle_of_something_that_cannot_be(tmp_path: Path, call: bytes) -> None:
-    """The unpickler does what the file says, and ends in whatever Python says of it."""
-    torch.save({}, tmp_path / "w.pt")
-    with zipfile.ZipFile(tmp_path / "w.pt") as old, zipfile.ZipFile(tmp_path / "x.pt", "w") as new:
-        for name in old.namelist():
-            new.writestr(name, b"\x80\x02" + call if name.endswith("data.pkl") else old.read(name))
-    with pytest.raises(InputError, match=r"expected .*x.pt to .* is cut off, damaged or something else; save it"):
-        load_weights(net(1), tmp_path / "x.pt")
+    save(net(1).state_dict(), path)
+    for damaged in (path.read_bytes()[: path.stat().st_size // 2], b"hello", b""):
+        path.write_bytes(damaged)
+        with fails_in_one_line(match=f"expected .*{name} to"):
+            load_weights(net(1), path)

@@ -1,7 +1,6 @@
 """timm's networks behind the interface of this package."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,8 @@ from torch import nn
 
 from hub_server import Hub, point_to, serving
 from rcad.cli.main import run as command
-from rcad.errors import LONGEST, InputError, MissingExtraError
+from rcad.errors import LONGEST, InputError
 from rcad.models import build
-from rcad.models.timm_model import import_timm
 from timm_folder import load
 
 TINY = ["test_resnet", "test_vit", "test_efficientnet", "test_convnext", "test_byobnet", "vit_tiny_patch16_224"]
@@ -29,7 +27,7 @@ def timm() -> Any:
 
 @pytest.mark.usefixtures("timm")
 @pytest.mark.parametrize("name", TINY)
-def test_features_and_head_are_the_whole_network(name: str) -> None:
+def test_features_and_head_are_the_whole_network(name):
     model: Any = build(f"timm:{name}", **IMAGE, dropout=0.3).train()
     x = torch.rand(4, 3, 32, 32)
     outputs = []
@@ -40,24 +38,6 @@ def test_features_and_head_are_the_whole_network(name: str) -> None:
     assert model.features(x).shape == (4, model.num_features)
     assert isinstance(model.get_submodule(model.head_name), nn.Linear)
     assert 0.3 in {getattr(layer, "p", getattr(layer, "drop_rate", None)) for layer in model.modules()}
-
-
-def test_a_torchvision_that_does_not_fit_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "timm.py"
-    broken.write_text("raise RuntimeError('operator torchvision::nms does not exist\\nand more')", encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "timm", raising=False)
-    with pytest.raises(InputError) as caught:
-        import_timm()
-    expected = f"expected a torchvision that fits torch {torch.__version__}, but importing timm gave RuntimeError: "
-    assert str(caught.value) == expected + "operator torchvision::nms does not exist; see: rcad doctor"
-    assert caught.value.__suppress_context__
-    broken.write_text("import a_package_that_is_not_there", encoding="utf-8")
-    with pytest.raises(MissingExtraError, match=r"pip install .* '\.\[timm\]'"):
-        import_timm()
-    broken.write_text("raise ValueError", encoding="utf-8")
-    with pytest.raises(InputError, match="expected timm to import, but importing timm gave ValueError: no reason"):
-        import_timm()
 
 
 NET, NOWHERE = "test_resnet", "http://127.0.0.1:9"
@@ -80,25 +60,21 @@ def hub(timm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 def weights(hub: Hub, tmp_path: Path) -> Path:
     """The file that the Hub has, as someone without a network carries it over."""
     ((files,),) = hub.repositories.values()
-    path = tmp_path / "carried.safetensors"
-    path.write_bytes(files["model.safetensors"])
+    (path := tmp_path / "carried.safetensors").write_bytes(files["model.safetensors"])
     return path
 
 
 @pytest.mark.parametrize("channels", [3, 1])
 @pytest.mark.parametrize("of_a_file", [False, True])
-def test_pretrained_weights_see_pixels_as_they_were_trained_to(
-    timm: Any, weights: Path, channels: int, of_a_file: bool
-) -> None:
+def test_pretrained_weights_see_pixels_as_they_were_trained_to(timm, weights, channels, of_a_file):
     source = weights if of_a_file else "pretrained"
     data: dict[str, Any] = {"mean": (0.1,) * channels, "std": (0.9,) * channels}
     model: Any = build(f"timm:{NET}", num_outputs=5, in_shape=(channels, 64, 64), **data, weights=source).eval()
     net = timm.create_model(NET, pretrained=True, num_classes=0, in_chans=channels).eval()
-    own = timm.get_pretrained_cfg(NET)
-    mean, std = (
-        torch.tensor(rgb).mean() if channels == 1 else torch.tensor(rgb)[:, None, None] for rgb in (own.mean, own.std)
-    )
-    x = torch.rand(2, channels, 64, 64)
+    own, x = timm.get_pretrained_cfg(NET), torch.rand(2, channels, 64, 64)
+    mean, std = (torch.tensor(rgb)[:, None, None] for rgb in (own.mean, own.std))
+    if channels == 1:
+        mean, std = mean.mean(), std.mean()
     torch.testing.assert_close(model.features(x), net((x - mean) / std))
 
 
@@ -117,18 +93,14 @@ FETCHED = r"^expected the weights of test_vit, .*; .* timm/test_vit.r160_in1k, t
     ],
 )
 @pytest.mark.usefixtures("hub")
-def test_says_why_a_network_or_its_weights_cannot_be_had(
-    name: str, weights: str | None, side: int, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_says_why_a_network_or_its_weights_cannot_be_had(name, weights, side, message, monkeypatch):
     point_to(monkeypatch, NOWHERE)
     with pytest.raises(InputError, match=message) as caught:
         build(f"timm:{name}", num_outputs=5, in_shape=(3, side, side), weights=weights)
     assert len(str(caught.value)) < LONGEST
 
 
-def test_finetuning_from_the_command_line(
-    hub: Hub, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finetuning_from_the_command_line(hub, weights, tmp_path, monkeypatch, capsys):
     pillow = pytest.importorskip("PIL.Image")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
@@ -138,7 +110,7 @@ def test_finetuning_from_the_command_line(
         file.parent.mkdir(parents=True, exist_ok=True)
         pillow.fromarray(draw.integers(0, 128, (32, 32, 3), dtype=np.uint8) + np.uint8(k % 2 * 100)).save(file)
 
-    def rcad(words: str, expected: int = 0) -> str:
+    def rcad(words, expected=0):
         code = command(words.split())
         said = capsys.readouterr()
         assert code == expected, said.err
@@ -146,22 +118,18 @@ def test_finetuning_from_the_command_line(
 
     start = f"train --data photos --method rcad --model timm:{NET} --epochs 2 --batch-size 8 --lr 0.001"
     train = f"{start} --pretrained"
-    plan = rcad(f"{train} --dry-run")
-    assert f"# timm:{NET}, 372,882 parameters, weights: pretrained; rcad(" in plan
-    assert "trained on images of 160 pixels a side, but these have 32; --size 160" in plan
+    assert "trained on images of 160 pixels a side, but these have 32; --size 160" in rcad(f"{train} --dry-run")
     assert f"timm:{NET}, 372,882 parameters, weights: pretrained; rcad(" in rcad(train)
     fetched = [line for line in hub.asked if line.startswith("GET") and line.endswith("/model.safetensors")]
     assert len(fetched) == 1  # once, by the dry run; kept from then on
     (record,) = (json.loads(path.read_text()) for path in Path("runs").glob("*/record.json"))
     first, last = (epoch["loss"] for epoch in record["epochs"])
     assert last < first
-    assert f"timm:{NET}, " in rcad("runs show last")
     point_to(monkeypatch, NOWHERE)
     assert "done: rcad on photos, seed 1" in rcad(f"{train} --seed 1 --quiet")  # the fetched file needs no network
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "none"))
     (line,) = rcad(f"{train} --seed 2", expected=2).splitlines()
     assert "the Hugging Face Hub was not reached" in line
-    assert line.endswith("then pass it here: --weights FILE")
     carried = rcad(f"{start} --seed 2 --weights {weights}")
     assert "has 1000 outputs, but 2 are needed: the last layer starts anew" in carried
     assert "20 predictions" in rcad("predict last --data photos/dog --out dogs.csv")  # a run has its own weights

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from contextlib import contextmanager
 
 from rcad.runs.recipes import RECIPES
 from rcad.runs.record import RunRecord
@@ -34,6 +35,12 @@ lock = RunLock(Path(sys.argv[1]), "r")
 HOLD = TAKE + "print('held', flush=True); time.sleep(60)"
 
 
-def start(program, path):
+@contextmanager
+def started(program, path):
+    """The program and its first line; it is killed at the end."""
     process = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
-    return process, process.stdout.readline().strip()
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.wait()

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import operator
 from dataclasses import FrozenInstanceError, fields, replace
 
 import pytest
@@ -9,13 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from one_line import fails_in_one_line, refusals
-from rcad.errors import InputError
-from rcad.loss.method_rows import without_defaults
-from rcad.loss.methods import method_defaults
 from rcad.runs.config import SECTIONS, OptimConfig, RunConfig
 from rcad.runs.configure import configure, override
 from rcad.runs.plain import config_id, from_plain, from_toml, load_config, to_plain, to_toml
-from rcad.runs.recipes import RECIPES, papers_own
+from rcad.runs.recipes import RECIPES
 from rcad.train.one_gpu import can_join, can_share
 from runs.conftest import CONFIG
 
@@ -35,28 +33,18 @@ test_bad_values_are_named = refusals(
     ({"data": {"balanced": 1}}, "expected data.balanced to be true or false, but got 1"),
     ({"data": {"validation": 1.0}}, "expected data.validation to be a number in [0, 1), but got 1.0"),
     ({"data": {"validation": float("nan")}}, "expected data.validation to be a finite number, but got nan"),
-    ({"data": {"split": -1}}, "expected data.split to be a whole number >= 0, but got -1"),
-    ({"data": {"size": 0}}, "expected data.size to be a whole number >= 1, but got 0"),
     ({"model": {"norm": "batchnorm"}}, "expected model.norm to be one of batch, group, none"),
-    ({"model": {"hidden": 64}}, "expected model.hidden to be a list, each item a whole number (or none), but got 64"),
-    ({"model": {"hidden": [64, "x"]}}, "expected model.hidden[1] to be a whole number, but got 'x'"),
     ({"model": {"hidden": [64, 0]}}, "expected model.hidden to be a whole number >= 1, but got 0"),
     ({"optim": {"name": "adam"}}, "but got 'adam'; did you mean 'adamw'?"),
     ({"optim": {"lr": 0}}, "expected optim.lr to be a finite number > 0, but got 0.0"),
-    ({"optim": {"lr": True}}, "expected optim.lr to be a finite number, but got True"),
     ({"optim": {"lr": 10**400}}, "expected optim.lr to be a finite number, but got 1000"),
     ({"optim": {"momentum": 0}}, "expected optim.momentum > 0 with Nesterov, but got 0.0; set optim.nesterov"),
-    ({"optim": {"weight_decay": -1}}, "expected optim.weight_decay to be a finite number >= 0, but got -1.0"),
     ({"optim": {"schedule": "multistep"}}, "expected optim.milestones for the multistep schedule, but got none"),
     ({"optim": {"milestones": [20, 10]}}, "expected optim.milestones to be ascending epochs, but got [20, 10]"),
     ({"optim": {"warmup": 10}}, "expected optim.warmup to be less than train.epochs (10), but got 10"),
     ({"train": {"epochs": True}}, "expected train.epochs to be a whole number, but got True"),
-    ({"train": {"ema": 0.0}}, "expected train.ema to be a finite number > 0, but got 0.0"),
     ({"data": {"validation": 0}}, "expected data.validation > 0 to select the best epoch, but got 0.0; hold some"),
-    (
-        {"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}},
-        "expected data.validation > 0 for train.patience, but got 0.0",
-    ),
+    ({"data": {"validation": 0}, "train": {"selection": "last", "patience": 3}}, "validation > 0 for train.patience"),
     ({"seed": -1}, "expected seed to be a whole number >= 0, but got -1"),
     ({"seed": 2**63}, "expected seed to be at most 9223372036854775807"),
     ({"method": ()}, "expected method to be a list of at least one row, but got ()"),
@@ -69,26 +57,20 @@ def test_is_a_frozen_value_that_prints_what_was_chosen():
     assert config == build(optim={"lr": 1.0})
     assert hash(config) == hash(build(optim={"lr": 1.0}))
     assert repr(config.optim) == "OptimConfig(lr=1.0)"
-    assert type(config.optim.lr) is float
     optim = OptimConfig(lr=1, milestones=[10, 20], weight_decay=-0.0)
     assert (optim.milestones, str(optim.weight_decay)) == ((10, 20), "0.0")
     with pytest.raises(FrozenInstanceError):
         config.seed = 1
-
-
-def test_what_is_allowed_together():
-    optim = {"schedule": "multistep", "milestones": (100, 150)}
-    config = build(optim=optim, data={"validation": 0}, train={"epochs": 2, "selection": "last"})
-    assert (config.optim.milestones, config.data.validation) == ((100, 150), 0.0)
-    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"}).train.epochs == 0
-    with pytest.raises(InputError, match="expected optim to be a OptimConfig, but got"):
+    with fails_in_one_line("expected optim to be a OptimConfig, but got"):
         replace(config, optim={"lr": 0.1})
 
 
-@pytest.mark.parametrize("section", SECTIONS.values())
-def test_optional_fields_default_to_none(section):
-    """A TOML file leaves None out, so left out must mean None."""
-    assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)
+def test_what_is_allowed_together():
+    late = {"schedule": "multistep", "milestones": (100, 150)}
+    assert build(optim=late, data={"validation": 0}, train={"epochs": 2, "selection": "last"})
+    assert build(train={"epochs": 0, "selection": "last"}, model={"weights": "a.pt"})
+    for section in SECTIONS.values():  # a TOML file leaves None out, so left out must mean None
+        assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)
 
 
 LEAN = build(method=(("rcad", (("alpha", 0.5),)),))
@@ -103,12 +85,10 @@ def edited(*path, value):
 
 test_bad_plain_data_is_named_with_its_file = refusals(
     ([], "in my.toml: expected a config to be a table of sections, but got []"),
-    ({}, "expected data to be given, but it is missing"),
     (edited("trian", value={}), "expected a key of a config, but got 'trian'; did you mean 'train'?"),
     (edited("train", "epoch", value=5), "but got 'train.epoch'; did you mean 'train.epochs'?"),
     (edited("train", value=5), "expected train to be a section with epochs, batch_size"),
     (edited("train", value={"epochs": 5}), "expected train.batch_size to be given, but it is missing; add it"),
-    (edited("train", "epochs", value="none"), "expected train.epochs to be a whole number, but got 'none'"),
     (edited("recipe", value="papr"), "expected recipe to be one of paper"),
     of=lambda plain: from_plain(plain, source="my.toml"),
 )
@@ -127,31 +107,26 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3),
     max_leaves=4,
 )
-KINDS = {
-    bool: st.booleans(),
-    int: st.integers(1, 10**6),
-    float: st.floats(0, 1, exclude_min=True, exclude_max=True),
-    str: TEXTS,
-}
-FIXED = {"warmup": st.just(0), "schedule": st.sampled_from(["cosine", "constant"])}
+FRACTIONS = st.floats(0, 1, exclude_min=True, exclude_max=True)
+KINDS = {bool: st.booleans(), int: st.integers(1, 10**6), float: FRACTIONS, str: TEXTS}
+FIXED = {"optim": {"warmup": st.just(0), "schedule": st.sampled_from(["cosine", "constant"])}}
 
 
-def drawn(section):
-    """Any value of every field: numbers above 0, fractions below 1, lists in order."""
-
-    def of(kind):
-        one = st.sampled_from(kind.choices) if kind.choices else KINDS[kind.base]
-        one = st.sets(one, max_size=3).map(sorted) if kind.many else one
-        return st.none() | one if kind.optional else one
-
-    return st.builds(section, **{name: FIXED.get(name, of(kind)) for name, kind in section.kinds.items()})
+def drawn(kind):
+    """Numbers above 0, fractions below 1, lists in order."""
+    one = st.sampled_from(kind.choices) if kind.choices else KINDS[kind.base]
+    one = st.sets(one, max_size=3).map(sorted) if kind.many else one
+    return st.none() | one if kind.optional else one
 
 
 configs = st.builds(
     RunConfig,
     method=st.lists(st.tuples(TEXTS, st.dictionaries(NAMES, VALUES, max_size=4)), min_size=1, max_size=3),
     seed=st.integers(0, 2**63 - 1),
-    **{title: drawn(section) for title, section in SECTIONS.items()},
+    **{
+        title: st.builds(section, **{name: drawn(kind) for name, kind in section.kinds.items()} | FIXED.get(title, {}))
+        for title, section in SECTIONS.items()
+    },
 )
 
 
@@ -164,71 +139,58 @@ def test_every_config_goes_both_ways(config):
     assert from_plain(json.loads(json.dumps(to_plain(config)))) == config
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"seed = 1\nx = = 2\n", "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line"),
-        (b'name = "\xff"\n', "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8"),
-        (b"x = " + b"[" * 5000, "nested too deeply"),
-        (None, "my.toml to be a readable file, but got: No such file"),
-    ],
-)
-def test_bad_files_are_named(tmp_path, content, message):
-    path = tmp_path / "my.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with fails_in_one_line(message, str(path)):
-        load_config(path)
+def test_bad_files_are_named(tmp_path):
+    for content, says in {
+        b"": "expected data to be given, but it is missing",
+        b"seed = 1\nx = = 2\n": "to be valid TOML, but got: Invalid value (at line 2, column 5); correct that line",
+        b'name = "\xff"\n': "to be UTF-8 text, but got the byte 0xff at position 8; save it as UTF-8",
+        b"x = " + b"[" * 5000: "nested too deeply",
+    }.items():
+        (tmp_path / "my.toml").write_bytes(content)
+        with fails_in_one_line(says, str(tmp_path / "my.toml")):
+            load_config(tmp_path / "my.toml")
+    with fails_in_one_line("no.toml to be a readable file, but got: No such file"):
+        load_config(tmp_path / "no.toml")
 
 
 METHODS = {"data_augmentation": {"padding": 4}, "rcad": {"alpha": 0.5, "lam": 0.02, "bounds": None}}
 
 
-@pytest.mark.parametrize(
-    ("setting", "section", "key", "value"),
-    [
-        ("train.deterministic=yes", "train", "deterministic", True),
-        ("optim.clip=none", "optim", "clip", None),
-        ("optim.milestones=10,20", "optim", "milestones", (10, 20)),
-        ("model.hidden=[]", "model", "hidden", ()),
-        ("model.norm=", "model", "norm", None),
-        ("data.name=a=b.csv", "data", "name", "a=b.csv"),
-        ("data.target=1", "data", "target", "1"),
-    ],
-)
-def test_text_becomes_the_declared_type(setting, section, key, value):
-    result = getattr(getattr(override(CONFIG, [setting]), section), key)
-    assert result == value
-    assert type(result) is type(value)
+def test_text_becomes_the_declared_type():
+    for setting, value in {
+        "train.deterministic=yes": True,
+        "optim.clip=none": None,
+        "optim.milestones=10,20": (10, 20),
+        "model.hidden=[]": (),
+        "model.norm=": None,
+        "data.name=a=b.csv": "a=b.csv",
+        "data.target=1": "1",
+    }.items():
+        result = operator.attrgetter(setting.partition("=")[0])(override(CONFIG, [setting]))
+        assert (result, type(result)) == (value, type(value))
 
 
-@pytest.mark.parametrize(
-    ("setting", "row", "parameters"),
-    [
-        ("method.alpha=0.7", "rcad", {"alpha": 0.7, "lam": 0.02}),
-        ("method.bounds=0,1", "rcad", {"alpha": 0.5, "bounds": (0, 1), "lam": 0.02}),
-        ("method.bounds=(0.0, 1.0)", "rcad", {"alpha": 0.5, "bounds": (0.0, 1.0), "lam": 0.02}),
-        ("method.rcad.bounds=none", "rcad", {"alpha": 0.5, "bounds": None, "lam": 0.02}),
-        ("method.lam=all", "rcad", {"alpha": 0.5, "lam": "all"}),
-    ],
-)
-def test_parameters_go_to_the_method_that_has_them(setting, row, parameters):
-    method = dict(override(CONFIG, [setting], methods=METHODS).method)
-    assert dict(method[row]) == parameters
+def test_parameters_go_to_the_method_that_has_them():
+    for setting, parameters in {
+        "method.alpha=0.7": {"alpha": 0.7},
+        "method.bounds=0,1": {"bounds": (0, 1)},
+        "method.bounds=(0.0, 1.0)": {"bounds": (0.0, 1.0)},
+        "method.rcad.bounds=none": {"bounds": None},
+        "method.lam=all": {"lam": "all"},
+    }.items():
+        method = dict(override(CONFIG, [setting], methods=METHODS).method)
+        assert dict(method["rcad"]) == {"alpha": 0.5, "lam": 0.02} | parameters
 
 
 def test_method_as_a_whole_and_without_the_table():
     assert dict(override(CONFIG, ["method.steps=3"]).method[-1][1])["steps"] == 3  # a new one goes to the last row
-    assert override(CONFIG, ["method=mixup + rcad", "method.mixup.alpha=2"]).method == (
-        ("mixup", (("alpha", 2),)),
-        ("rcad", (("alpha", "auto"), ("lam", "auto"))),
-    )
+    rows = override(CONFIG, ["method=mixup + rcad", "method.mixup.alpha=2"]).method
+    assert rows == (("mixup", (("alpha", 2),)), ("rcad", (("alpha", "auto"), ("lam", "auto"))))
 
 
 test_bad_settings_are_named = refusals(
     ("train.epochs", "expected a setting like train.epochs=5, but got 'train.epochs'; write key=value"),
     ("optim.learning_rate=1", "but got 'optim.learning_rate'; known: optim.name, optim.lr, "),
-    ("zzz=1", "but got 'zzz'; known: seed, method, data.name"),
     ("train.epochs=five", "expected train.epochs to be a whole number, but got 'five'"),
     ("optim.milestones=10,x", "expected optim.milestones[1] to be a whole number"),
     ("seed=x", "expected seed to be a whole number >= 0, but got 'x'"),
@@ -236,36 +198,18 @@ test_bad_settings_are_named = refusals(
     ("method.alhpa=1", "but got 'method.alhpa'; did you mean 'alpha'?"),
     ("method.mixup.alpha=1", "expected a method of the config, but got 'mixup'"),
     ("method.=1", "but got 'method.'"),
-    of=lambda setting: override(CONFIG, [setting], methods=METHODS),
+    ("method.name=1", None, "expected a parameter like method.alpha"),
+    ("method.alpha=1", {"erm": {}}, replace(CONFIG, method=(("erm", ()),)), "but got 'method.alpha'; there is none"),
+    of=lambda setting, methods=METHODS, config=CONFIG: override(config, [setting], methods=methods),
 )
 
 
-def test_a_parameter_that_cannot_be():
-    with pytest.raises(InputError, match=r"but got 'method\.alpha'; there is none$"):
-        override(replace(CONFIG, method=(("erm", ()),)), ["method.alpha=1"], methods={"erm": {}})
-    for key in ("method.name", "method.a b"):
-        with pytest.raises(InputError, match=r"expected a parameter like method\.alpha"):
-            override(CONFIG, [f"{key}=1"])
-
-
-def test_few_labels_trains_on_every_label_and_can_be_joined():
-    config = configure("images/", [("two_views", {})], recipe="few-labels", seed=3)
-    assert (config.data.validation, config.train.selection, config.train.batch_size) == (0.0, "last", 32)
-    assert config.method == (("data_augmentation", ()), ("two_views", ()))
-    assert can_join(config)
-    assert can_share(config)
-
-
-def test_what_data_and_method_bring_wins_over_the_recipe():
+def test_few_labels_trains_on_every_label_and_what_data_and_method_bring_wins_over_a_recipe():
+    few = configure("images/", [("two_views", {})], recipe="few-labels")
+    assert (few.data.validation, few.train.selection, few.train.batch_size) == (0.0, "last", 32)
+    assert few.method == (("data_augmentation", ()), ("two_views", ()))
+    assert (can_join(few), can_share(few)) == (True, True)
     config = RECIPES["released"].config({"name": "my.csv", "target": "price", "balanced": True}, [("erm", ())])
     assert (config.data.target, config.data.balanced, config.data.validation) == ("price", True, 0.0)
     rows = RECIPES["paper"].rows([("data_augmentation", {"padding": 2}), ("rcad", {})])
     assert rows == (("data_augmentation", (("padding", 2),)), ("rcad", (("alpha", 0.5), ("lam", 0.02))))
-
-
-def test_the_papers_values_are_told_as_such():
-    def told(recipe, method="rcad"):
-        return papers_own(without_defaults(RECIPES[recipe].rows([(method, {})]), method_defaults()))
-
-    assert told("paper") == told("paper-2k") == told("paper", "rcad_random") == " (the paper's alpha and lam)"
-    assert told("small") == told("few-labels") == told("paper", "erm") == ""

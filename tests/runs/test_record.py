@@ -1,10 +1,8 @@
 import json
 import os
-import platform
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +12,14 @@ import rcad.runs
 from one_line import refusals
 from rcad.runs.files import dumps, loads, sealed
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, Split, advised, commit, more_epochs, versions
-from rcad.runs.words import quicker
+from rcad.runs.record import RunRecord, Split, advised, commit, more_epochs
 from runs.conftest import make_record
 
 
 def test_a_record_shows_itself_in_a_notebook():
     epochs = [{"epoch": k, "loss": 2.0 - k, "val_nll": 1.0 + k, "seconds": 1.0} for k in range(2)]
     shown = make_record(epochs=epochs, message="<b>", status="diverged")._repr_html_()
-    assert "<th>trained</th><td>rcad(alpha=0.5) on digits, seed 0</td>" in shown
     assert "<th>status</th><td>diverged: &lt;b&gt;</td>" in shown
-    assert "<th>time</th><td>2.5 s, 2 epochs</td>" in shown
     assert "<th>val_nll, by epoch</th><td>▁█</td></tr><tr><th>loss, by epoch</th><td>█▁</td>" in shown
     assert "by epoch" not in make_record(epochs=())._repr_html_()
     summary = make_record(seed=4).summary()
@@ -36,12 +31,10 @@ test_bad_values_are_named = refusals(
     ({"started": "2024-01-31T12:00:00+02:00"}, "expected started to be an ISO time in UTC"),
     ({"finished": None}, "expected finished for a run that is done, but got None"),
     ({"message": None}, "expected message to be a text, but got None"),
-    ({"versions": []}, "expected versions to be a table with texts as keys, but got []"),
     ({"metrics": {"accuracy": "high"}}, "expected metrics.accuracy to be a number, but got 'high'"),
     ({"epochs": {"loss": 1}}, "expected epochs to be a list of rows"),
     ({"peak_memory_bytes": -1}, "expected peak_memory_bytes to be a whole number >= 0, but got -1"),
     ({"splits": {"train": {"size": 3}}}, "expected splits.train with size and sha256"),
-    ({"splits": {"train": {"size": -1, "sha256": "a" * 64}}}, "expected the size of a split to be a whole number"),
     ({"splits": {"train": {"size": 1, "sha256": "xyz"}}}, "as 64 hexadecimal digits, but got 'xyz'"),
     of=lambda changes: make_record(**changes),
 )
@@ -51,20 +44,11 @@ TEXT = dumps(sealed(make_record().to_dict()))
 test_bad_files_are_named = refusals(
     (lambda text: "[" * 100_000, "lists nested too deeply"),
     (lambda text: text.replace("0.875", "1e999"), "to be valid JSON, but got: a number that is too large, 1e999"),
-    (lambda text: text.replace("0.875", "9" * 400), "to be valid JSON, but got: a whole number of 400 digits"),
     (lambda text: text.replace('"metrics"', '"metric"'), "but got 'metric'; did you mean 'metrics'?"),
     (lambda text: text.replace('"status": "done",', ""), "expected status to be given, but it is missing"),
     (lambda text: text.replace('"epochs": 30', '"epochs": 31'), "for this config, but got"),
-    (lambda text: text.replace('"epochs": 30', '"epochs": "30"'), "expected train.epochs to be a whole number"),
     of=lambda change: RunRecord.from_dict(loads(change(TEXT), "record.json"), source="record.json"),
 )
-
-
-def test_a_plan_of_hours_on_a_cpu_says_what_is_faster():
-    network = "ResNet, 11,172,810 parameters; erm; CPU, 2 threads; 30 epochs of 6 steps"
-    assert quicker(network, 3601) == "; faster: a GPU, --model small_cnn, or images of 32 pixels (--size 32)"
-    other = network.replace("ResNet", "SmallCNN"), network.replace("CPU, 2 threads", "NVIDIA H200")
-    assert [quicker(network, 3599), *(quicker(run, 9999) for run in other)] == [""] * 3
 
 
 def test_json_goes_both_ways_with_null_for_what_is_not_finite():
@@ -79,21 +63,6 @@ def test_json_goes_both_ways_with_null_for_what_is_not_finite():
     assert plain["schema"] == 1
     assert record.splits["train"] == Split(size=100, sha256="a" * 64)
     assert record.id == config_id(record.config)
-
-
-FOLDER = Path(rcad.runs.__file__).parent
-ENGINE = ("configure",)  # it needs the data
-IMPORT_ALL = f"""
-import importlib, sys, types
-package = types.ModuleType("rcad")
-package.__path__ = [{str(FOLDER.parent)!r}]
-sys.modules["rcad"] = package
-for name in {sorted(path.stem for path in FOLDER.glob("*.py") if path.stem not in ENGINE)!r}:
-    importlib.import_module(f"rcad.runs.{{name}}" if name != "__init__" else "rcad.runs")
-from rcad.runs.record import versions
-versions()
-print(sorted({{name.partition(".")[0] for name in sys.modules}} & {{"torch", "numpy", "pyarrow", "pandas"}}))
-"""
 
 
 def git(folder, *arguments):
@@ -112,66 +81,41 @@ def checkout(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("nll", "batch", "found"),
-    [
-        ([1.0, 0.6, 0.5, 0.45], 32, 500),  # 2 steps an epoch
-        ([1.0, 0.6, 0.5, 0.45], 64, 1000),
-        ([1.0, 0.5, 0.5, 0.49, 0.49], 32, None),  # levelled out: 0.01 of 0.51 after half of the epochs
-        ([1.0, 0.5, 0.45, 0.46], 32, None),  # rising again
-        ([1.0, 1.1, 1.2], 32, None),
-        ([0.5, 0.5], 32, None),
-        ([1.0, None, 0.5], 32, None),
-        ([1.0], 32, None),
-        ([-2 * k for k in range(249)], 32, 500),  # a density's NLL may be negative
-        ([-2 * k for k in range(250)], 32, None),  # 500 steps
-    ],
-)
-def test_a_training_that_was_too_short_says_how_many_epochs_it_should_have(nll, batch, found):
-    assert more_epochs(nll, 55, batch) == found
-    record = make_record(
-        epochs=[{"epoch": k, "val_nll": value} for k, value in enumerate(nll, 1)],
-        splits={"train": Split(size=55, sha256="0" * 64)},
-    )
-    record = replace(record, config=replace(record.config, train=replace(record.config.train, batch_size=batch)), id="")
-    assert record.more_epochs == found
-    assert replace(record, epochs=(*record.epochs[:-1], {"epoch": 600, "val_nll": 0.0})).more_epochs is None  # packed
+FALLING = [-2 * k for k in range(250)]  # a density's NLL may be negative
+LEVEL, RISING = [1.0, 0.5, 0.5, 0.49, 0.49], [1.0, 0.5, 0.45, 0.46]
+
+
+@pytest.mark.parametrize(("nll", "found"), [(FALLING[:4], 500), (FALLING, None), (LEVEL, None), (RISING, None)])
+def test_a_training_that_was_too_short_says_how_many_epochs_it_should_have(nll, found):
+    """Two steps an epoch: it is too short with fewer than 500."""
+    rows = [{"epoch": k, "val_nll": value} for k, value in enumerate(nll, 1)]
+    record = make_record(epochs=rows, splits={"train": Split(size=55, sha256="0" * 64)})
+    assert record.more_epochs == more_epochs(nll, 55, 32) == found
+    assert replace(record, epochs=(*rows[:-1], {"epoch": 600, "val_nll": 0.0})).more_epochs is None  # packed
     assert replace(record, status="diverged").more_epochs is None
-
-
-def test_most_runs_decide_whether_training_was_too_short():
-    assert advised([500, None, 40]) == 500
+    assert advised([500, None, 40]) == 500  # of most runs
     assert advised([500, None]) is None
-    assert advised([]) is None
-
-
-def test_versions():
-    found = versions()
-    assert found["python"] == platform.python_version()
-    assert found["torch"] == metadata.version("torch")
-    assert set(versions(["rcad", "no-such-package"])) == {"python", "rcad"}
 
 
 def test_nothing_here_imports_anything_heavy():
-    done = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    names = [path.stem for path in Path(rcad.runs.__file__).parent.glob("*.py") if path.stem != "configure"]
+    heavy = {"torch", "numpy", "pyarrow", "pandas"}
+    code = f"import sys, rcad.runs.record as record; [__import__('rcad.runs.' + name) for name in {names}]"
+    code += f"; record.versions(); print(*({heavy} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
 
 
-def test_commit_of_a_checkout_whatever_git_variables_its_caller_has(checkout, monkeypatch):
-    head = git(checkout, "rev-parse", "HEAD")
+def test_commit_of_a_checkout_whatever_git_variables_its_caller_has_and_nothing_is_written(checkout, monkeypatch):
+    head, index = git(checkout, "rev-parse", "HEAD"), checkout / ".git" / "index"
+    os.utime(checkout / "code.py", (1, 1))  # git would note that the content is the same
+    before = index.read_bytes()
     monkeypatch.setenv("GIT_DIR", str(checkout / "nowhere"))
     assert commit(checkout / "code.py") == head
+    assert index.read_bytes() == before  # a lock that a kill leaves would keep its owner from committing
     (checkout / "code.py").write_text("x = 2\n")
     commit.cache_clear()
     assert commit(checkout / "code.py") == f"{head}-dirty"
-
-
-def test_looking_for_the_commit_writes_nothing(checkout):
-    """A lock that a kill leaves would keep its owner from committing."""
-    os.utime(checkout / "code.py", (1, 1))  # git would note that the content is the same
-    before = (checkout / ".git" / "index").read_bytes()
-    assert not str(commit(checkout / "code.py")).endswith("-dirty")
-    assert (checkout / ".git" / "index").read_bytes() == before
 
 
 def test_no_commit_without_git_or_of_a_file_that_it_does_not_track(checkout, monkeypatch):

@@ -1,15 +1,15 @@
 import itertools
 import os
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from one_line import fails_in_one_line
 from rcad.errors import InputError
 from rcad.runs import locks
 from rcad.runs.plain import config_id
 from rcad.runs.store import LOCK, RECORD, Store, prune
-from runs.conftest import CONFIG, HOLD, make_record, start
+from runs.conftest import CONFIG, HOLD, make_record, started
 
 
 @pytest.fixture
@@ -18,19 +18,16 @@ def store(tmp_path, monkeypatch):
     return Store.open(tmp_path / "runs")
 
 
-def test_writes_and_reads(store):
+def test_writes_reads_and_removes(store):
     records = [make_record(seed=seed, started=f"2024-01-31T12:00:0{9 - seed}+00:00") for seed in range(3)]
     for record in records:
         store.write(record)
     assert store.records() == records[::-1]
-    assert store.get(records[1].id) == records[1]
-    assert store.get(records[1].id[:6]) == records[1]
+    assert store.get(records[1].id) == store.get(records[1].id[:6]) == records[1]
     assert store.config(records[1].id[:6]) == records[1].config
     assert sorted(path.name for path in store.folder(records[0].id).iterdir()) == ["config.toml", LOCK, RECORD]
     store.remove(records[0].id)
     assert store.records() == records[:0:-1]
-    store.write(records[0])
-    assert store.records() == records[::-1]
 
 
 def test_status(store):
@@ -51,8 +48,6 @@ def test_a_finished_record_stays_finished(store):
     with pytest.raises(InputError, match="to stay done, but got a record that is running; prune it first"):
         store.write(make_record(status="running", finished=None))
     assert store.records() == [make_record()]
-    store.write(make_record(metrics={"accuracy": 0.9}))
-    assert store.records()[0].metrics == {"accuracy": 0.9}
 
 
 def test_a_run_is_found_by_the_start_of_its_id(store):
@@ -63,13 +58,11 @@ def test_a_run_is_found_by_the_start_of_its_id(store):
     store.write(make_record(seed=17, status="diverged", finished="2026-01-03T00:00:00+00:00"))
     assert store.get("last").finished == "2026-01-02T16:00:00+00:00"
     digit = next(run[0] for run, after in itertools.pairwise(store.ids()) if run[0] == after[0])
-    for prefix, says in {
-        "../..": r"but got '\.\./\.\.'",
-        digit: f"expected the start of one id, but '{digit}' fits [0-9]+: {digit}",
-    }.items():
-        with pytest.raises(InputError, match=says):
-            store.get(prefix)
-    with pytest.raises(InputError, match="expected an id of 16 hexadecimal digits"):
+    with fails_in_one_line(f"expected the start of one id, but '{digit}' fits ", f": {digit}"):
+        store.get(digit)
+    with fails_in_one_line("but got '../..'"):
+        store.get("../..")
+    with fails_in_one_line("expected an id of 16 hexadecimal digits"):
         store.folder("../" + "0" * 13)
 
 
@@ -77,22 +70,19 @@ def test_a_broken_record_is_named_and_can_be_stepped_over(store):
     good, broken = make_record(seed=0), make_record(seed=1)
     store.write(good)
     store.write(broken)
-    (store.folder(broken.id) / RECORD).write_text("{")
-    with pytest.raises(InputError, match=f"{broken.id}/record.json"):
-        store.records()
-    errors = []
+    path, errors = store.folder(broken.id) / RECORD, []
+    path.write_text("{")
     assert store.records(errors.append) == [good]
-    assert len(errors) == 1
-    (store.folder(broken.id) / RECORD).write_text((store.folder(good.id) / RECORD).read_text())
-    with pytest.raises(InputError, match="move it to its own folder"):
+    assert [f"{broken.id}/record.json" in str(error) for error in errors] == [True]
+    path.write_text((store.folder(good.id) / RECORD).read_text())
+    with fails_in_one_line("move it to its own folder"):
         store.records()
 
 
 def test_two_processes_do_not_share_a_run(store):
     record = make_record()
     store.lock(record.config).release()
-    process, _ = start(HOLD, store.folder(record.id) / LOCK)
-    try:
+    with started(HOLD, store.folder(record.id) / LOCK) as (process, _):
         partial = store.folder(record.id) / ".record.json.0123456789ab.partial"
         partial.write_text("being written")
         for action in (store.lock, lambda config: store.write(record), lambda config: store.remove(record.id)):
@@ -100,73 +90,46 @@ def test_two_processes_do_not_share_a_run(store):
                 action(record.config)
         Store.open(store.path)
         assert partial.exists(), "the file of a process at work must stay"
-    finally:
-        process.kill()
-        process.wait()
     Store.open(store.path)
     assert not partial.exists()
-    store.write(record)
-    assert store.records() == [record]
-
-
-def test_opening_removes_what_was_cut_short_and_nothing_named_alike(store):
-    store.write(make_record())
-    folder, checkpoint = store.folder(make_record().id), store.checkpoint(make_record().id)
-    left = [checkpoint / ".w.safetensors.0123456789ab.partial", store.path / f".{'0' * 16}.0123456789ab.removed" / "x"]
-    kept = [checkpoint / "w.safetensors", folder / ".film.partial", store.path / ".mine.removed" / "x"]
-    for path in (*left, *kept):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"x")
-    Store.open(store.path)
-    assert not left[0].exists()
-    assert not left[1].parent.exists()
-    assert all(path.exists() for path in kept)
-    assert store.ids() == [folder.name]
 
 
 @pytest.mark.parametrize("status", ["done", "running"])
-def test_opening_finishes_what_a_kill_after_the_record_left(store, status):
-    record = make_record(status=status)
-    store.write(record)
-    folder = store.folder(record.id)
-    left = [folder / name for name in ("lock.owner", "checkpoint/last.safetensors", "checkpoint/before.safetensors")]
-    left[1].parent.mkdir(exist_ok=True)
-    for path in left:
+def test_opening_finishes_what_was_cut_short_and_touches_nothing_named_alike(store, status):
+    store.write(make_record(status=status))
+    folder, checkpoint = store.folder(make_record().id), store.checkpoint(make_record().id)
+    left = [checkpoint / ".w.safetensors.0123456789ab.partial", store.path / f".{'0' * 16}.0123456789ab.removed" / "x"]
+    kept = [checkpoint / "w.safetensors", folder / ".film.partial", store.path / ".mine.removed" / "x"]
+    checkpoints = [checkpoint / "last.safetensors", checkpoint / "before.safetensors"]
+    for path in (*left, *kept, *checkpoints, folder / "lock.owner"):
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1 host")
     Store.open(store.path)
-    assert [path.exists() for path in left] == [False, status == "running", status == "running"]
+    assert not any(path.exists() for path in (left[0], left[1].parent, folder / "lock.owner"))
+    assert all(path.exists() for path in kept)
+    assert [path.exists() for path in checkpoints] == [status == "running"] * 2  # the record was the end
+    assert store.ids() == [folder.name]
 
 
-def test_open_says_where_there_is_nothing(tmp_path):
+def test_a_folder_must_be_there_and_that_of_a_table_stands_for_the_runs_inside_it(tmp_path):
     with pytest.raises(InputError, match=r"expected a folder of runs at .*, but there is none"):
-        Store.open(tmp_path / "no", create=False)
-    assert not (tmp_path / "no").exists()
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="to be a folder that can be written"):
-        Store.open(tmp_path / "file")
-
-
-def test_the_folder_of_a_table_stands_for_the_runs_inside_it(tmp_path):
-    inside = Store.open(tmp_path / "T4" / "runs")
-    inside.write(make_record())
-    assert Store.open(tmp_path / "T4", create=False).records() == [make_record()]
+        Store.open(tmp_path / "T4", create=False)
+    assert not (tmp_path / "T4").exists()
+    for folder, seed in (("T4/runs", 0), ("T4", 1)):  # runs of its own come first
+        Store(tmp_path / folder).write(make_record(seed=seed))
+        assert Store.open(tmp_path / "T4", create=False).records() == [make_record(seed=seed)]
     assert Store.open(tmp_path / "T4").path == tmp_path / "T4"
-    beside = Store(tmp_path / "T4")
-    beside.write(make_record(seed=1))
-    assert Store.open(tmp_path / "T4", create=False).records() == [make_record(seed=1)]
 
 
 def test_a_failure_while_claiming_frees_the_run(store, monkeypatch):
     def fail(*_):
         raise InputError("the disk is full")
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, fails_in_one_line("the disk is full"):
         patch.setattr("rcad.runs.files.write_text", fail)
-        with pytest.raises(InputError, match="the disk is full"):
-            store.lock(CONFIG)
+        store.lock(CONFIG)
     with store.lock(CONFIG):
         assert store.config(config_id(CONFIG)) == CONFIG
-    assert store.config(config_id(CONFIG)) == replace(CONFIG)
 
 
 @pytest.fixture
@@ -194,11 +157,13 @@ def runs(store):
         ({"status": ["diverged"]}, {"diverged"}),
         ({"status": ["done", "broken"]}, {"done", "broken"}),
         ({"checkpoints_only": True}, {"done", "diverged"}),
-        ({"older_than": timedelta(hours=1)}, set()),
+        ({"older_than": timedelta(hours=1)}, {"interrupted"}),
     ],
 )
 def test_what_goes(store, runs, options, expected):
     """A run left "running" by a killed process counts as interrupted."""
+    for path in (store.folder(runs["interrupted"]) / RECORD, store.checkpoint(runs["interrupted"])):
+        os.utime(path, (0, 0))
     before = sorted(store.path.rglob("*"))
     found = prune(store, **options)
     assert {run.id for run in found} == {runs[status] for status in expected}
@@ -216,9 +181,3 @@ def test_ids_go_whatever_their_status_but_for_one_at_work(store, runs):
         with pytest.raises(InputError, match=f"expected run {runs['interrupted']} to be free"):
             prune(store, ids=[runs["interrupted"]], apply=True)
     assert set(store.ids()) == set(runs.values()) - {runs["done"]}
-
-
-def test_age_is_that_of_the_record(store, runs):
-    for path in (store.folder(runs["diverged"]) / RECORD, store.checkpoint(runs["diverged"])):
-        os.utime(path, (0, 0))
-    assert [run.id for run in prune(store, older_than=timedelta(days=1))] == [runs["diverged"]]

@@ -1,7 +1,5 @@
 """Where the runs of a test are made, and without what."""
 
-import gc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +16,3 @@ def store(tmp_path: Path) -> Store:
 @pytest.fixture
 def place(store: Store) -> Place:
     return Place(store, device="cpu")
-
-
-@pytest.fixture
-def _without_collector() -> Iterator[None]:
-    """Of cycles, which knows nothing of a GPU's memory: what nobody needs must go by itself."""
-    gc.collect()
-    gc.disable()
-    yield
-    gc.enable()

@@ -2,23 +2,19 @@
 
 import copy
 import logging
+import os
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from rcad import RCAD
-from rcad.kernels import bn_relu as activated
 from rcad.models import build
-from rcad.runs.config import RunConfig
 from rcad.train import cuda_graph as captured
 from rcad.train.checkpoint import restore_trainer, save_trainer
 from rcad.train.cuda_graph import Captured, Twin
-from rcad.train.joined import JoinedUpdate
-from rcad.train.machine import deterministic, side_stream
-from rcad.train.place import Engine
+from rcad.train.machine import deterministic, keep_kernels, side_stream, timed
 from rcad.train.step import Plan
 from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, trainer
 
@@ -27,7 +23,7 @@ ALL = {**KINDS, "resnet": config("rcad", channels_last=True, model="resnet18")}
 
 
 @pytest.mark.parametrize("settings", list(ALL.values())[:-1], ids=list(ALL)[:-1])
-def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_in_tensors_is_the_step(settings, monkeypatch):
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     plain, tensors = trainer(settings), trainer(settings, engine="graph")
     assert isinstance(tensors.stepper, Captured)
@@ -41,55 +37,14 @@ def test_the_step_in_tensors_is_the_step(settings: RunConfig, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("method", "twice"), [("rcad", False), ("adversarial_two_views", False), ("rcad + confidence_penalty", True)]
 )
-def test_a_pass_back_twice_is_not_compiled(method: str, twice: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pass_back_twice_is_not_compiled(method, twice, caplog):
     stepper = trainer(config(method), engine="compile").stepper
     assert stepper.name == ("graph" if twice else "graph, compiled")
     assert (stepper._compiled is stepper._twin.model) == twice
     assert len([r for r in caplog.records if "is not compiled" in r.message]) == twice
 
 
-@pytest.mark.parametrize(
-    ("engine", "full", "joined", "limit"),
-    [
-        ("compile", True, False, 0),
-        ("compile", False, False, 10),
-        ("graph", True, False, 10),
-        ("graph", True, True, 0),
-        ("graph", False, True, 10),
-    ],
-)
-def test_all_convolutions_are_tried_where_it_pays(
-    engine: Engine, full: bool, joined: bool, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 10, raising=False)
-    monkeypatch.setattr(torch, "compile", lambda model, **options: torch.nn.Sequential(model))
-    runs, seen = [trainer(replace(config("rcad"), seed=seed), engine=engine) for seed in range(1 + joined)], []
-    updates = [run.stepper.update for run in runs]
-    stepper = Captured(JoinedUpdate(updates) if joined else updates[0], compiled=engine == "compile")
-    monkeypatch.setattr(stepper, "_take", lambda plan: seen.append(torch.backends.cudnn.benchmark_limit))
-    stepper.step(Plan(0, 0, (16 if full else 8,), 0))
-    assert seen == [limit]
-    assert torch.backends.cudnn.benchmark_limit == 10
-
-
-def test_batches_are_passed_through_our_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever they suit; what comes before and after a batch is not asked."""
-    stepper, seen = trainer(config("rcad", accumulate=2), engine="graph").stepper, []
-    for name in ("batch", "forget"):
-        called = getattr(stepper.update, name)
-
-        def noted(*args: Any, name: str = name, called: Any = called) -> None:
-            seen.append((name, activated._wanted.get()))
-            called(*args)
-
-        monkeypatch.setattr(stepper.update, name, noted)
-    stepper.begin(torch.arange(64), [0.1], Plan(0, 0, (16, 16), 0))
-    stepper.step(Plan(0, 0, (16, 16), 0))
-    assert seen == [("forget", False), ("batch", True), ("batch", True)]
-    assert not activated._wanted.get()
-
-
-def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
+def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest():
     resting, steady = (trainer(config(method, accumulate=2), engine="graph").stepper for method in ("every3", "rcad"))
     kinds = [resting._kind(Plan(0, 0, (16, size), number)) for size, number in ((16, 0), (16, 1), (16, 6), (4, 6))]
     assert kinds[:2] == [((16, 16), (True, False)), ((16, 16), (False, False))]
@@ -97,42 +52,54 @@ def test_steps_are_kept_apart_by_size_and_by_the_terms_that_rest() -> None:
     assert steady._kind(Plan(0, 0, (16,), 5)) == steady._kind(Plan(0, 0, (16,), 6))
 
 
-class Tied(nn.Module):
-    """One layer under two names, a frozen one, and one that is never used."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.one = nn.Linear(4, 4)
-        self.two = nn.Linear(4, 4)
-        self.two.weight = self.one.weight
-        self.frozen = nn.Linear(4, 4).requires_grad_(False)
-        self.unused = nn.Linear(4, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.two(torch.tanh(self.frozen(torch.tanh(self.one(x.to(self.one.weight.dtype))))))
-
-
-def test_tied_frozen_and_unused_weights() -> None:
+def test_tied_frozen_and_unused_weights():
     torch.manual_seed(0)
-    plain = Tied()
+    one, frozen, two = (nn.Linear(4, 4) for _ in range(3))
+    two.weight, one.unused = one.weight, nn.Linear(4, 4)
+    plain = nn.Sequential(one, nn.Tanh(), frozen.requires_grad_(False), nn.Tanh(), two)
     ours = copy.deepcopy(plain)
     twin = Twin(ours, torch.float64)
-    assert twin.model.one.weight is twin.model.two.weight
+    assert twin.model[0].weight is twin.model[4].weight
     x = torch.randn(5, 4)
-    for _ in range(2):
-        plain(x).square().sum().backward()
     twin.forget()
     for _ in range(2):
-        twin.model(x).square().sum().backward()
+        plain(x).square().sum().backward()
+        twin.model(x.double()).square().sum().backward()
         twin.gather()
     twin.deliver()
     grads = [[parameter.grad for parameter in model.parameters()] for model in (ours, plain)]
     torch.testing.assert_close(*grads, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("wanted", [True, False])
+def test_algorithms(wanted, device, monkeypatch):
+    def now():
+        return torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+
+    before, switched = now(), []
+    switch = torch.use_deterministic_algorithms
+    monkeypatch.setattr(torch, "use_deterministic_algorithms", lambda on: (switched.append(on), switch(on)))
+    with deterministic(wanted, torch.device(device)):
+        assert now() == (wanted, not wanted and device == "cuda")
+    assert now() == before
+    assert switched == [True, False] * wanted  # torch loads its compiler for it, a second at the start of every run
+
+
+def test_start_up_is_timed_where_asked_for_and_kernels_are_kept_unless_said_otherwise(monkeypatch, caplog, tmp_path):
+    for asked in ("", "1"):
+        monkeypatch.setattr(os, "environ", {"RCAD_TIMES": asked, "TRITON_CACHE_DIR": "mine"})
+        with timed("capture", "rcad, 5 joined", torch.device("cpu")):
+            assert not caplog.messages
+    assert [message.startswith("times: capture 0.00 s, ") for message in caplog.messages] == [True]
+    keep_kernels(tmp_path)
+    assert os.environ["TRITON_CACHE_DIR"] == "mine"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kernels" / "inductor")
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("settings", ALL.values(), ids=ALL)
-def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_changes_nothing(settings, monkeypatch):
     """The same step with and without capture, bit for bit; that it is the eager one is tested above, everywhere."""
     with deterministic(True, CUDA), side_stream(CUDA):
         plain, graph = trainer(settings, CUDA, "graph"), trainer(settings, CUDA, "graph")
@@ -146,7 +113,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("engine", ["graph", "compile"])
-def test_bf16_over_fifty_steps(engine: Engine) -> None:
+def test_bf16_over_fifty_steps(engine):
     """bf16 rounds, and convolutions sum in any order: a repeated eager run says how far apart equals may be."""
     torch._dynamo.reset()
     settings = config("rcad", model="resnet18", precision="bf16", channels_last=True, epochs=10)
@@ -162,14 +129,14 @@ def test_bf16_over_fifty_steps(engine: Engine) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("pauses", [1, 7, 20])
-def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
+def test_a_paused_graph_goes_on(pauses, tmp_path):
     settings = config("data_augmentation + rcad", epochs=5)
     with deterministic(True, CUDA), side_stream(CUDA):
         straight, paused = trainer(settings, CUDA, "graph"), trainer(settings, CUDA, "graph")
         assert straight.fit() == "done"
         count = 0
 
-        def pause() -> bool:
+        def pause():
             nonlocal count
             count += 1
             return count == pauses
@@ -183,14 +150,14 @@ def test_a_paused_graph_goes_on(pauses: int, tmp_path: Any) -> None:
 
 
 @pytest.mark.gpu
-def test_what_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_captured_is_eager(monkeypatch, caplog):
     """A model that reads a number from the device cannot be part of a graph."""
     settings = config("data_augmentation + rcad_random")
     with deterministic(True, CUDA), side_stream(CUDA), caplog.at_level(logging.WARNING, "rcad"):
         plain, stubborn = trainer(settings, CUDA), trainer(settings, CUDA, "graph")
         forward = stubborn.model.forward
 
-        def reading(x: Tensor) -> Tensor:
+        def reading(x):
             output: Tensor = forward(x)
             return output + 0.0 * output.sum().item()
 
@@ -203,7 +170,7 @@ def test_what_cannot_be_captured_is_eager(monkeypatch: pytest.MonkeyPatch, caplo
 
 
 @pytest.mark.gpu
-def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
+def test_the_fused_step_takes_hardly_more_memory_than_erm():
     peaks = []
     for method in ("erm", "rcad"):
         settings = config(method, model="resnet18", precision="bf16", channels_last=True, epochs=1, batch_size=64)
@@ -218,7 +185,7 @@ def test_the_fused_step_takes_hardly_more_memory_than_erm() -> None:
 
 
 @pytest.mark.gpu
-def test_the_bf16_twin_is_autocast() -> None:
+def test_the_bf16_twin_is_autocast():
     x = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(0)).cuda()
     y = torch.tensor([0, 1, 2, 3, 0, 1]).cuda()
     torch.manual_seed(0)

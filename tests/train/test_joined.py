@@ -1,10 +1,8 @@
 """Runs that take their steps together are the runs they would be alone, up to the rounding of grouped layers."""
 
 import functools
-import weakref
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +16,7 @@ from rcad.train import cuda_graph as captured
 from rcad.train.joined import JoinedUpdate
 from rcad.train.loop import Trainer
 from rcad.train.machine import deterministic, side_stream
-from rcad.train.place import Engine
-from rcad.train.step import Stepper
-from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, no_memory, team_of, trainer, turn
+from tiny_runs import KINDS, ROUNDED, ROUNDED_LOSS, config, distance, finish, team_of, trainer
 
 
 def wide(settings: RunConfig) -> RunConfig:
@@ -38,7 +34,7 @@ def alone(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_each_run_is_as_if_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_run_is_as_if_alone(name, monkeypatch):
     monkeypatch.setattr(captured, "WARM_UP", 10**9)  # never captures, so it needs no GPU
     settings = replace(KINDS[name], train=replace(KINDS[name].train, epochs=2))
     others = [alone(settings, seed) for seed in range(2)]
@@ -64,7 +60,7 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
     assert distance(runs[0], runs[1]) > 0.01
 
 
-def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_targets_of_images(monkeypatch):
     x = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
     images = Dataset("images", "regression", Split(x, x.mean((1, 2, 3)).astype(np.float32)))
     monkeypatch.setattr(tiny_runs, "dataset", lambda: images)
@@ -76,7 +72,7 @@ def test_real_targets_of_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("method", ["rcad", "grow"])
-def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
+def test_a_run_that_diverges_takes_nobody_with_it(method):
     settings = config(method)
     team, runs = team_of(settings, range(3))
     with torch.no_grad():
@@ -87,51 +83,40 @@ def test_a_run_that_diverges_takes_nobody_with_it(method: str) -> None:
         assert distance(runs[seed], alone(settings, seed)) < 2e-5
 
 
-@pytest.mark.parametrize(
-    ("why", "words"),
-    [("sizes", "of one size"), ("methods", "of one method"), ("model", "without dropout")],
-)
-def test_those_that_do_not_fit_go_each_by_itself(why: str, words: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("words", ["of one size", "of one method", "without dropout"])
+def test_those_that_do_not_fit_go_each_by_itself(words, caplog):
     settings = config("rcad")
     team, runs = team_of(settings, range(2))
-    if why == "sizes":
-        runs[0].x, runs[0].y = runs[0].x[:-2], runs[0].y[:-2]
-        runs[0].stepper.update.x, runs[0].stepper.update.y = runs[0].x, runs[0].y
-    elif why == "methods":
-        runs[0].stepper.update.method = trainer(config("erm")).method
-    elif why == "model":
+    first = runs[0].stepper.update
+    if words == "of one size":
+        first.x, first.y = runs[0].x, runs[0].y = runs[0].x[:-2], runs[0].y[:-2]
+    elif words == "of one method":
+        first.method = trainer(config("erm")).method
+    else:
         for run in runs:
             run.model.dropout.p = 0.5  # type: ignore[union-attr]
     assert finish(team) == ["done"] * 2
-    assert [words in record.message for record in caplog.records if "not joined" in record.message] == [True]
+    assert [words in message for message in caplog.messages if "not joined" in message] == [True]
     assert runs[0].stepper.name == "eager"
-    if why in ("sizes", "methods"):
-        assert distance(runs[1], alone(settings, 1)) == 0.0
+    assert words == "without dropout" or distance(runs[1], alone(settings, 1)) == 0.0
 
 
-PLACES = {
-    "one behind": ((1, 1, 0), ("eager, 2 joined", "eager, 2 joined", "eager")),
-    "two teams": ((0, 2, 0, 2), ("eager, 2 joined",) * 4),
-    "each elsewhere": ((0, 1, 2), ("eager",) * 3),
-}
-
-
-@pytest.mark.parametrize("name", PLACES)
-def test_those_at_the_same_step_join(name: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("places", [(1, 1, 0), (0, 2, 0, 2), (0, 1, 2)])
+def test_those_at_the_same_step_join(places, caplog):
     """Nobody waits for one that stands elsewhere, and nobody is trained from where another stands."""
-    settings, (places, engines) = config("rcad", epochs=3), PLACES[name]
+    settings = config("rcad", epochs=3)
     team, runs = team_of(settings, range(len(places)))
     for run, epoch in zip(runs, places, strict=True):
         run.epoch = epoch
     assert finish(team) == ["done"] * len(runs)
-    assert tuple(run.stepper.name for run in runs) == engines
     assert [record.message.partition(":")[0] for record in caplog.records] == ["some runs are not joined"]
-    for seed, (run, epoch, engine) in enumerate(zip(runs, places, engines, strict=True)):
-        assert len(run.rows) == 3 - epoch
-        assert distance(run, alone(settings, seed, epoch)) < (2e-5 if "joined" in engine else 1e-300)
+    for seed, (run, epoch) in enumerate(zip(runs, places, strict=True)):
+        joins = places.count(epoch) == 2
+        assert (run.stepper.name, len(run.rows)) == ("eager" + ", 2 joined" * joins, 3 - epoch)
+        assert distance(run, alone(settings, seed, epoch)) < (2e-5 if joins else 1e-300)
 
 
-def test_nobody_learns_at_the_rate_of_another() -> None:
+def test_nobody_learns_at_the_rate_of_another():
     settings = config("erm", epochs=2)
     team, runs = team_of(settings, range(3))
     slower = runs[1].config = replace(settings, seed=1, optim=replace(settings.optim, lr=0.01))
@@ -140,56 +125,20 @@ def test_nobody_learns_at_the_rate_of_another() -> None:
     assert distance(runs[1], alone(slower, 1)) == 0.0
 
 
-def test_teams_that_have_parted_pause_apart() -> None:
-    team, runs = team_of(config("rcad", epochs=3), range(4), pause=lambda seed: lambda: seed == 0)
-    runs[0].epoch = runs[2].epoch = 1
-    assert finish(team) == ["interrupted", "done", "interrupted", "done"]
-    assert [(run.epoch, run.step) for run in runs] == [(1, 1), (3, 0)] * 2
-
-
-@pytest.mark.usefixtures("_without_collector")
-@pytest.mark.parametrize("how", ["failed", "parted", "by themselves"])
-def test_what_nobody_needs_takes_no_memory(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    team, runs = team_of(config("rcad", epochs=2), range(3))
-    model = weakref.ref(runs[0].model)
-    if how == "parted":
-        runs[2].epoch = 1
-        team.drop(next(iter(team.runs)))  # another process has finished it
-        turn([team])
-    elif how == "failed":
-        turn([team])
-        held = list(team.runs)
-        monkeypatch.setattr(Stepper, "step", no_memory)
-        with pytest.raises(torch.OutOfMemoryError):
-            turn([team])
-        assert len(held) == 3
-    else:
-        runs[2].stepper.update.method = trainer(config("erm")).method
-        one, *others = turn([team])
-        one.drop(next(iter(one.runs)))
-        del one
-        turn(others)
-    runs.clear()
-    assert model() is None
-
-
 def shifted(like: Tensor) -> Tensor:
     """Other numbers in the same memory order, not at the beginning of their storage."""
     return torch.randn(like.numel() + 5).as_strided(like.shape, like.stride(), 5)
 
 
-@pytest.mark.parametrize("how", ["as it lies", "elsewhere", "in another order", "in bf16"])
-def test_each_run_gets_its_own_part(how: str) -> None:
+@pytest.mark.parametrize(
+    "drawn",  # as the weights lie, elsewhere, in another order, in bf16
+    [torch.randn_like, shifted, lambda w: torch.randn(w.shape), lambda w: torch.randn_like(w).bfloat16()],
+)
+def test_each_run_gets_its_own_part(drawn):
     _, runs = team_of(config("rcad", model="resnet18", channels_last=True), range(3))
     update = JoinedUpdate([run.stepper.update for run in runs])
     weights = list(update.model.parameters())
-    grads = {
-        "as it lies": lambda weight: torch.randn_like(weight),
-        "elsewhere": shifted,
-        "in another order": lambda weight: torch.randn(weight.shape),
-        "in bf16": lambda weight: torch.randn_like(weight).bfloat16(),
-    }[how]
-    tensors = [grads(weight).detach() for weight in weights]
+    tensors = [drawn(weight).detach() for weight in weights]
     # What belongs to a run is what a step along the tensor changes in its weights.
     before = [[parameter.detach().clone() for parameter in own] for own in update.owned(weights)]
     with torch.no_grad():
@@ -202,24 +151,6 @@ def test_each_run_gets_its_own_part(how: str) -> None:
             torch.testing.assert_close(parameter, old + part)
     nothing: list[Tensor | None] = [None] * len(weights)
     assert update.split(weights, nothing) == [nothing] * 3
-
-
-@pytest.mark.parametrize("engine", ["eager", "graph"])
-def test_gradients_of_the_step_before_are_let_go(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the passes, whose own take their room."""
-    monkeypatch.setattr(captured, "WARM_UP", 10**9)
-    team, runs = team_of(config("rcad"), range(2), engine=engine)
-    batch, held = JoinedUpdate.batch, []
-
-    def watching(self: JoinedUpdate, *rest: Any) -> None:
-        held.append(sum(p.grad is not None for member in self.members for p in member.model.parameters()))
-        batch(self, *rest)
-
-    monkeypatch.setattr(JoinedUpdate, "batch", watching)
-    for _ in range(3):
-        turn([team])
-    assert held == [0, 0, 0]
-    assert all(p.grad is not None for run in runs for p in run.model.parameters())
 
 
 CUDA = torch.device("cuda")
@@ -236,7 +167,7 @@ def alone_on_gpu(settings: RunConfig, seed: int, epoch: int = 0) -> Trainer:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("settings", [*KINDS.values(), RESNET], ids=[*KINDS, "resnet"])
-def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capture_changes_nothing(settings, monkeypatch):
     """Joined steps with and without capture, bit for bit."""
     made = []
     with deterministic(True, CUDA):
@@ -256,7 +187,7 @@ def test_capture_changes_nothing(settings: RunConfig, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.gpu
-def test_those_at_the_same_step_join_on_a_gpu() -> None:
+def test_those_at_the_same_step_join_on_a_gpu():
     places, settings = (1, 0, 1, 2), wide(config("rcad", epochs=4))
     with deterministic(True, CUDA):
         team, runs = team_of(settings, range(4), CUDA, "graph")
@@ -273,7 +204,7 @@ def test_those_at_the_same_step_join_on_a_gpu() -> None:
 
 
 @pytest.mark.gpu
-def test_who_the_others_are_changes_nothing() -> None:
+def test_who_the_others_are_changes_nothing():
     """The same run in the same place of teams with other mates, one of them lost; places sum in other orders."""
     settings = wide(config("data_augmentation + rcad", model="resnet18", channels_last=True, precision="bf16"))
     with deterministic(True, CUDA):
@@ -293,7 +224,7 @@ def test_who_the_others_are_changes_nothing() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("engine", ["graph", "compile"])
-def test_bf16_over_fifty_steps(engine: Engine) -> None:
+def test_bf16_over_fifty_steps(engine):
     """Joined against alone; a repeated lone run says how far apart equals may be."""
     torch._dynamo.reset()
     settings = wide(config("rcad", "resnet18", precision="bf16", channels_last=True, epochs=10))

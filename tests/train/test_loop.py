@@ -4,8 +4,8 @@ import copy
 import functools
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -14,34 +14,30 @@ from torch import nn
 
 import tiny_runs
 from equal import same_parameters
-from one_line import refusals
-from rcad import GradientStep, suggest_alpha
+from one_line import fails_in_one_line, refusals
+from rcad import suggest_alpha
 from rcad.data.dataset import Dataset, Split
-from rcad.errors import InputError
 from rcad.loss.likelihoods import Gaussian
-from rcad.loss.method_rows import method_rows
+from rcad.loss.method_rows import parse_method
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig
 from rcad.runs.files import DamagedError
 from rcad.stacked.train import train_configs
 from rcad.train.checkpoint import load_tensors, restore_trainer, save_tensors, save_trainer
 from rcad.train.loop import Trainer, learning_rate
 from rcad.train.task import channel_statistics, derived, method_of, model_of, prepare
-from tiny_runs import CPU, dataset, distance, trainer
+from tiny_runs import CPU, dataset, trainer
 
 STEPS = OptimConfig(lr=0.05, weight_decay=1e-3, clip=1.0, schedule="multistep", milestones=(2,))
 
 
 def table(count: int = 90) -> Dataset:
-    """Its target is a sum."""
     x = np.random.default_rng(0).normal(size=(count, 4)).astype(np.float32)
     return Dataset("table", "regression", Split(x, (10 * x.sum(1) + 3).astype(np.float32)))
 
 
-def config(
-    method: str = "erm", *, dropout: float | None = None, seed: int = 0, optim: OptimConfig = STEPS, **train: Any
-) -> RunConfig:
+def config(method: str = "erm", *, dropout: Any = None, optim: OptimConfig = STEPS, **train: Any) -> RunConfig:
     made = tiny_runs.config(method, **{"epochs": 4, **train})
-    return replace(made, seed=seed, optim=optim, model=ModelConfig(name="small_cnn", width=4, dropout=dropout))
+    return replace(made, optim=optim, model=ModelConfig(name="small_cnn", width=4, dropout=dropout))
 
 
 @functools.cache
@@ -53,11 +49,7 @@ def whole_run(settings: RunConfig) -> Trainer:
     return run
 
 
-def numbers(run: Trainer) -> list[dict[str, float]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in run.rows]
-
-
-def test_the_loop_is_the_hand_written_one_bit_for_bit() -> None:
+def test_the_loop_is_the_hand_written_one_bit_for_bit():
     settings = config(ema=0.8, accumulate=2, optim=replace(STEPS, schedule="cosine"))
     ours = trainer(settings)
     ours.fit()
@@ -102,7 +94,7 @@ def test_the_loop_is_the_hand_written_one_bit_for_bit() -> None:
     ids=lambda c: c.method[-1][0],
 )
 @pytest.mark.parametrize("pauses", [1, 7])
-def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: int, tmp_path: Path) -> None:
+def test_a_pause_between_any_steps_changes_nothing(settings, pauses, tmp_path):
     part = trainer(settings)
     for _ in range(90):
         calls = iter(range(1, 1000))
@@ -119,156 +111,95 @@ def test_a_pause_between_any_steps_changes_nothing(settings: RunConfig, pauses: 
     assert len(whole.y) == len(whole.problem.train[1]) * (4 if settings.method[0][0] == "me_ada" else 1)
     same_parameters(part.model, whole.model)
     same_parameters(part.selected, whole.selected)
-    assert numbers(part) == numbers(whole)
+    assert [{**row, "seconds": 0.0} for row in part.rows] == [{**row, "seconds": 0.0} for row in whole.rows]
 
 
-@pytest.mark.parametrize(
-    ("lost", "changed", "says"),
-    [
-        ("optim.0.exp_avg", {}, "a memory of the optimizer that is not whole"),
-        ("", {"threads": 10**9}, "1000000000 threads"),
-    ],
-)
-def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(
-    lost: str, changed: dict[str, int], says: str, tmp_path: Path
-) -> None:
+def test_a_checkpoint_with_half_a_memory_or_a_billion_threads_is_refused(tmp_path):
     settings = replace(config(), optim=OptimConfig(name="adamw", lr=0.01))
     part, fresh, saved = trainer(settings), trainer(settings), tmp_path / "saved"
     part.fit(pause=lambda: part.step > 0)
     save_trainer(part, saved)
     tensors, meta = load_tensors(saved)
-    save_tensors(saved, {name: one for name, one in tensors.items() if name != lost}, meta | changed)
-    with pytest.raises(DamagedError, match=says):
-        restore_trainer(fresh, saved)
-    assert fresh.step == 0
-    same_parameters(fresh.model, trainer(settings).model)
+    half = {name: one for name, one in tensors.items() if name != "optim.0.exp_avg"}
+    for left, changed, says in ((half, {}, "not whole"), (tensors, {"threads": 10**9}, "1000000000 threads")):
+        save_tensors(saved, left, meta | changed)
+        with pytest.raises(DamagedError, match=says):
+            restore_trainer(fresh, saved)
+        assert fresh.step == 0
+        same_parameters(fresh.model, trainer(settings).model)
 
 
-def test_patience_ends_a_run_early() -> None:
+def test_patience_ends_a_run_early():
     run = trainer(config(epochs=50, patience=2, optim=replace(STEPS, lr=1e-12)))
     assert run.fit() == "done"
     assert run.epoch < 10
 
 
-def test_real_targets_are_learnt_in_deviations_of_the_training_examples() -> None:
-    problem = prepare(told(("erm", ())), table(), CPU)
+def test_pixels_and_real_targets_are_scaled_by_those_of_the_training_examples():
+    x = np.random.default_rng(0).integers(0, 256, (5000, 3, 4, 4)).astype(np.uint8)
+    np.testing.assert_allclose(channel_statistics(x), ((x / 255).mean((0, 2, 3)), (x / 255).std((0, 2, 3))))
+    problem = prepare(told("erm"), table(), CPU)
     y = problem.train[1].double()
     assert (y.mean().item(), y.std().item()) == pytest.approx((0.0, 1.0), abs=0.01)
     assert problem.target_scale == pytest.approx(20.0, rel=0.2)
 
 
-def test_channel_statistics_are_exact() -> None:
-    x = np.random.default_rng(0).integers(0, 256, (5000, 3, 4, 4)).astype(np.uint8)
-    mean, std = channel_statistics(x)
-    np.testing.assert_allclose(mean, (x / 255).mean((0, 2, 3)))
-    np.testing.assert_allclose(std, (x / 255).std((0, 2, 3)))
-
-
 test_a_method_that_does_not_fit_the_data_is_named = refusals(
     (config("bernoulli"), dataset(), "expected a method for one target per example, but got 'bernoulli'"),
-    (config("bernoulli"), table(), "expected a method for one target per example"),
     (config("adversarial_training"), table(), "say so, e.g. adversarial_training(bounds=none)"),
     of=lambda settings, data: method_of(settings, prepare(settings, data, CPU)),
 )
 
 
-def test_alpha_auto_is_measured_on_the_training_examples() -> None:
-    settings = replace(config(), method=(("rcad", (("alpha", "auto"), ("lam", 0.5))),))
+def test_alpha_auto_is_measured_on_the_training_examples():
+    settings = replace(config(), method=parse_method("rcad(alpha='auto', lam='auto')"))
     problem = prepare(settings, dataset(), CPU)
-    where = method_of(settings, problem).terms[-1].where
-    assert isinstance(where, GradientStep)
-    assert where.alpha == pytest.approx(suggest_alpha(*problem.train), abs=1e-4)
-    reals = replace(settings, method=(("rcad", (("alpha", "auto"), ("lam", "auto"))),))
-    by_table = method_of(reals, prepare(settings, table(), CPU)).terms[-1]
+    by_images, by_table = (method_of(settings, one).terms[-1] for one in (problem, prepare(settings, table(), CPU)))
+    assert (by_images.where.alpha, by_images.weight) == (pytest.approx(suggest_alpha(*problem.train), abs=1e-4), 0.1)
     assert (by_table.where.alpha, by_table.weight) == (pytest.approx(0.3, rel=0.05), 0.3)
-    assert method_of(reals, problem).terms[-1].weight == 0.1
-    other = replace(settings, method=(("mixup", (("alpha", "auto"),)),))
-    with pytest.raises(InputError, match="expected alpha=auto for one of rcad"):
-        method_of(other, problem)
+    with fails_in_one_line("expected alpha=auto for one of rcad"):
+        method_of(replace(settings, method=parse_method("mixup(alpha='auto')")), problem)
 
 
-@pytest.mark.parametrize("method", ["erm", "data_augmentation + rcad", "data_augmentation + rcad_released"])
-@pytest.mark.parametrize("wanted", [True, False])
-def test_images_come_in_the_order_that_was_asked_for(method: str, wanted: bool) -> None:
-    """Also what was cropped or moved: turning it round in every layer that reads it would cost more."""
-    one = dataset()
-    colours = replace(one, train=Split(np.repeat(one.train.x, 3, 1), one.train.y))
-    run = trainer(config(method, channels_last=wanted, epochs=1), data=colours)
-    seen: list[bool] = []
-    run.model.register_forward_pre_hook(
-        lambda module, args: seen.append(args[0].is_contiguous(memory_format=torch.channels_last)), prepend=True
-    )
-    next(run.course())
-    assert seen
-    assert all(seen) if wanted else not any(seen)
-
-
-def test_a_table_is_left_in_the_order_it_has() -> None:
-    orders = [config("rcad", channels_last=wanted, epochs=1) for wanted in (True, False)]
-    runs = [trainer(replace(settings, model=ModelConfig(name="mlp")), data=table()) for settings in orders]
-    assert [run.fit() for run in runs] == ["done", "done"]
-    assert distance(*runs) == 0
-
-
-def test_batches_are_numbered_through_the_run() -> None:
-    """Terms that rest count batches over epochs."""
+def test_batches_are_numbered_through_the_run():
     run = trainer(config("rcad", epochs=3, accumulate=2))
-    numbers, backward = [], run.criterion.backward
-
-    def counted(*args: Any, **options: Any) -> Any:
-        numbers.append(options["step"])
-        return backward(*args, **options)
-
-    run.criterion.backward = counted  # type: ignore[method-assign]
+    run.criterion.backward = backward = Mock(wraps=run.criterion.backward)
     run.fit()
-    assert numbers == list(range(3 * math.ceil(len(run.y) / 16)))
+    assert [call.kwargs["step"] for call in backward.call_args_list] == [*range(3 * math.ceil(len(run.y) / 16))]
 
 
-def test_cosine_ends_at_zero_after_a_linear_warm_up_and_multistep_drops_at_its_milestones() -> None:
+def test_cosine_ends_at_zero_after_a_linear_warm_up_and_multistep_drops_at_its_milestones():
     optim = OptimConfig(lr=0.2, schedule="cosine", warmup=5)
-    assert learning_rate(optim, 25, 2.5) == pytest.approx(0.1)
+    rates = [learning_rate(optim, 25, progress) for progress in (2.5, 5, 10, 25)]
+    assert rates == pytest.approx([0.1, 0.2, 0.1 * (1 + math.cos(math.pi / 4)), 0.0], abs=1e-12)
     assert 0 < learning_rate(optim, 25, 0) < 0.001
-    assert learning_rate(optim, 25, 5) == pytest.approx(0.2)
-    assert learning_rate(optim, 25, 10) == pytest.approx(0.1 * (1 + math.cos(math.pi / 4)))
-    assert learning_rate(optim, 25, 25) == pytest.approx(0.0, abs=1e-12)
     dropped = [learning_rate(STEPS, 4, progress) for progress in (0, 1.9, 2, 4)]
     assert dropped == pytest.approx([0.05, 0.05, 0.005, 0.005])
 
 
-def told(*rows: object) -> RunConfig:
-    """A network for a table, trained by these methods."""
-    made = config(epochs=1, selection="last")
+def told(method: str) -> RunConfig:
+    """A network for a table, trained by it."""
     data, model = DataConfig(name="synthetic", validation=0.0), ModelConfig(name="mlp", hidden=(4,))
-    return replace(made, data=data, model=model, method=method_rows(rows))
-
-
-UNCAPPED = ("gaussian", (("cap", None),))
-CAP = r"expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam=.*gaussian\(cap=0.0\)"
+    return replace(config(epochs=1, selection="last"), data=data, model=model, method=parse_method(method))
 
 
 @pytest.mark.parametrize(
-    "rows",
-    [
-        [("rcad", (("alpha", 0.3), ("lam", 0.9)))],
-        [("rcad_random", (("alpha", 0.3), ("lam", 2.0)))],
-        [("rcad", (("alpha", 0.3), ("lam", 0.5))), ("confidence_penalty", (("lam", 0.4),))],
-    ],
+    "method", ["rcad(alpha=0.3, lam=0.9)", "rcad(alpha=0.3, lam=0.5) + confidence_penalty(lam=0.4)"]
 )
-def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(rows: list[Any]) -> None:
-    chosen = told(UNCAPPED, *rows)
+def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(method):
+    chosen = told(f"gaussian(cap=none) + {method}")
     problem = prepare(chosen, table(), CPU)
-    with pytest.raises(InputError, match=CAP):
-        method_of(chosen, problem)
-    with pytest.raises(InputError, match=CAP):
-        train_configs([chosen], [problem])
-    assert method_of(told(*rows), problem).likelihood == Gaussian()  # the engine's own is capped
+    for refused in (lambda: method_of(chosen, problem), lambda: train_configs([chosen], [problem])):
+        with fails_in_one_line("expected a cap on the Gaussian's entropy, or lam < 0.9, but got cap=None and lam="):
+            refused()
+    assert method_of(told(method), problem).likelihood == Gaussian()  # the engine's own is capped
     assert Gaussian().cap is not None
-    assert method_of(told(("gaussian", (("cap", 0.0),)), *rows), problem).name
-    assert method_of(told(UNCAPPED, ("rcad", (("alpha", 0.3), ("lam", 0.89)))), problem).name
+    assert method_of(told(f"gaussian(cap=0.0) + {method}"), problem).name
+    assert method_of(told("gaussian(cap=none) + rcad(alpha=0.3, lam=0.89)"), problem).name
 
 
-def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own() -> None:
-    def found(seed: int, of_data: int | None) -> str:
+def test_the_examples_go_by_the_run_s_seed_unless_data_have_their_own():
+    def found(seed, of_data):
         chosen = replace(config(), seed=seed, data=DataConfig(name="images[:60]", validation=0.2, seed=of_data))
         return prepare(chosen, dataset(), CPU).fingerprint
 

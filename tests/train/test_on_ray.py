@@ -3,99 +3,69 @@
 Skipped without ray; `make test-ray` installs it and runs them.
 """
 
-import os
 import pickle
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rcad.errors import InputError, MissingExtraError
-from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.plain import config_id
 from rcad.runs.store import WEIGHTS, Store
 from rcad.train.cluster.on_ray import OnRay, _Crew, _files
 from rcad.train.place import Executor, Place
-from rcad.train.processes import portable
 from rcad.train.scheduler import Work, schedule
 from rcad.train.stop import Stop
 from tiny_runs import Listener, Watcher, arrays_in, essence
 
-RUNS = 12
 ERM = configure("digits[:60]", [("erm", ())], epochs=1, settings=["model.width=4"])
 
 
-def test_an_executor_is_named() -> None:
+def test_an_executor_is_named(place, monkeypatch):
     assert Executor.parse("ray") == Executor()
     assert Executor.parse("ray://head:6379", gpus_per_run=0.1) == Executor("head:6379", 0.1)
     for wrong in ("dask", "ray://", "slurm://x"):
         with pytest.raises(InputError, match="expected the executor ray or ray://HOST:PORT"):
             Executor.parse(wrong)
-    with pytest.raises(InputError, match="cpus_per_run"):
-        Executor(cpus_per_run=0)
-    with pytest.raises(InputError, match="store_mode"):
-        Executor(store_mode="mailed")  # type: ignore[arg-type]
-
-
-def test_without_ray_the_extra_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for option, value in (("cpus_per_run", 0), ("store_mode", "mailed")):
+        with pytest.raises(InputError, match=option):
+            Executor(**{option: value})  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtraError, match="ray"):
         schedule([ERM], replace(place, executor=Executor()))
 
 
-class PretendedRay:
-    """What of Ray the backend asks, with a task that has ended."""
+class PretendedRay(SimpleNamespace):
+    """What of Ray the backend asks, with a task that has ended with an answer."""
 
-    def __init__(self, answer: Any = None, **resources: float) -> None:
-        self.answer, self.resources = answer, resources
-
-    def cluster_resources(self) -> dict[str, float]:
+    def cluster_resources(self) -> Any:
         return self.resources
 
     def get(self, reference: str) -> Any:
         return self.answer
 
 
-def crew(place: Place, answer: Any) -> Any:
-    """One task of one run, which has ended with this answer."""
-    work = Work([ERM], place, Stop(), Listener([ERM]))
-    return _Crew(PretendedRay(answer), Executor(), work, on_gpu=False, tasks={"task": [ERM]})
-
-
-def test_the_log_of_a_run_that_failed_lies_in_its_folder(place: Place) -> None:
-    try:
-        raise KeyError("x")
-    except KeyError as error:
-        problem = pickle.loads(pickle.dumps(portable(error)))
-    tasks = crew(place, (problem, []))
-    tasks._ended("task")
-    words, _, log = str(tasks.problem).rpartition("; its log is ")
-    assert words == "KeyError: 'x'"
-    assert Path(log).read_text().startswith("Traceback ")
-
-
-def test_files_come_back_with_the_task(place: Place, tmp_path: Path) -> None:
+def test_files_come_back_with_the_task(place, tmp_path):
     there = replace(place, store=Store.open(tmp_path / "there"))
     schedule([ERM], there)
-    files = _files(there.store, ERM)
-    tasks = crew(place, (None, [files]))
-    tasks._ended("task")
-    assert tasks.work.listener.records == [there.store.get(config_id(ERM))]
+    files, work = _files(there.store, ERM), Work([ERM], place, Stop(), Listener([ERM]))
+    _Crew(PretendedRay(answer=(None, [files])), Executor(), work, on_gpu=False, tasks={"task": [ERM]})._ended("task")
+    assert work.listener.records == [there.store.get(config_id(ERM))]
     assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files[WEIGHTS]
 
 
-def test_a_task_holds_as_many_runs_as_share_its_gpu(store: Store) -> None:
+def test_a_task_holds_as_many_runs_as_share_its_gpu(store):
     configs, place = [replace(ERM, seed=seed) for seed in range(20)], Place(store, joined=5)
-    work, cluster = Work(configs, place, Stop(), Listener(configs)), PretendedRay(CPU=16.0, GPU=2.0)
+    work = Work(configs, place, Stop(), Listener(configs))
+    cluster, without = PretendedRay(resources={"CPU": 16.0, "GPU": 2.0}), PretendedRay(resources={"CPU": 2.0})
 
-    def sizes(backend: OnRay, on_gpu: bool = True) -> list[int]:
+    def sizes(backend, on_gpu=True):
         return [len(share) for share in backend._shares(cluster, work, on_gpu)]
 
     assert sizes(OnRay(Executor())) == [10, 10]  # two teams of five on each GPU
@@ -104,9 +74,9 @@ def test_a_task_holds_as_many_runs_as_share_its_gpu(store: Store) -> None:
     assert sizes(OnRay(Executor()), on_gpu=False) == [1] * 20
     assert OnRay(Executor())._on_gpu(cluster, place)
     assert not OnRay(Executor(gpus_per_run=0.0))._on_gpu(cluster, place)
-    assert not OnRay(Executor())._on_gpu(PretendedRay(CPU=2.0), place)
+    assert not OnRay(Executor())._on_gpu(without, place)
     with pytest.raises(InputError, match="expected GPUs in the Ray cluster"):
-        OnRay(Executor(gpus_per_run=0.5))._on_gpu(PretendedRay(CPU=2.0), place)
+        OnRay(Executor(gpus_per_run=0.5))._on_gpu(without, place)
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +85,7 @@ def ray() -> Any:
 
 
 @pytest.fixture
-def cluster(ray: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def cluster(ray: Any) -> Iterator[Any]:
     """Two nodes beside a head that runs nothing."""
     from ray.cluster_utils import Cluster
 
@@ -128,69 +98,51 @@ def cluster(ray: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.shutdown()
 
 
-@pytest.fixture(scope="module")
-def configs(tmp_path_factory: pytest.TempPathFactory) -> list[RunConfig]:
-    path = arrays_in(tmp_path_factory.mktemp("data"))
-    settings = ["model.width=4", "train.batch_size=20"]
-    return [configure(path, [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(RUNS)]
-
-
-@pytest.fixture(scope="module")
-def sequential(tmp_path_factory: pytest.TempPathFactory, configs: list[RunConfig]) -> Store:
-    place = Place(Store.open(tmp_path_factory.mktemp("sequential")), device="cpu")
-    assert schedule(configs, place).complete
-    return place.store
-
-
-def assert_same(store: Store, sequential: Store, configs: list[RunConfig]) -> None:
-    assert store.ids() == sorted(map(config_id, configs))
-    for config in configs:
-        run = config_id(config)
-        assert essence(store.get(run)) == essence(sequential.get(run))
-        assert (store.folder(run) / WEIGHTS).read_bytes() == (sequential.folder(run) / WEIGHTS).read_bytes()
-        assert len(store.log(run).read_text().splitlines()) == config.train.epochs
-
-
 DRIVER = """
-import pickle, sys, time
+import pickle, sys
 from pathlib import Path
 from rcad.runs.store import Store
-from rcad.train.place import Executor, Place
-from rcad.train.processes import portable
+from rcad.train.place import Place
 from rcad.train.scheduler import schedule
-address, runs, configs, executor = pickle.loads(Path(sys.argv[1]).read_bytes())
-place = Place(Store.open(runs), device="cpu", checkpoint_seconds=0.0, executor=executor)
-schedule(configs, place)
+runs, configs, executor = pickle.loads(Path(sys.argv[1]).read_bytes())
+schedule(configs, Place(Store.open(runs), device="cpu", checkpoint_seconds=0.0, executor=executor))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["shared", "return"])
-def test_no_record_is_lost_doubled_or_different(
-    tmp_path: Path, ray: Any, cluster: Any, configs: list[RunConfig], sequential: Store, mode: Any
-) -> None:
-    def lose_a_node() -> None:
+def test_no_record_is_lost_doubled_or_different(tmp_path, ray, cluster, mode):
+    settings, path = ["model.width=4", "train.batch_size=20"], arrays_in(tmp_path)
+    configs = [configure(path, [("rcad", ())], epochs=12, seed=seed, settings=settings) for seed in range(12)]
+    sequential = Store.open(tmp_path / "sequential")
+    assert schedule(configs, Place(sequential, device="cpu")).complete
+
+    def lose_a_node():
         here = ray.get_runtime_context().get_node_id()  # whose end would be the driver's
         victim = next(node for node in cluster.worker_nodes if node.node_id != here)
         cluster.remove_node(victim, allow_graceful=False)
 
+    def done():
+        return sum(record.is_final for record in store.records())
+
     executor = Executor(cluster.address, store_mode=mode)
     store = Store.open(tmp_path / "runs")
     # A driver of its own is killed once it has something to show.
-    (tmp_path / "job").write_bytes(pickle.dumps((cluster.address, store.path, configs, executor)))
+    (tmp_path / "job").write_bytes(pickle.dumps((store.path, configs, executor)))
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path / "job")])
-    while driver.poll() is None and sum(record.is_final for record in store.records()) < 2:
+    while driver.poll() is None and done() < 2:
         time.sleep(0.05)
-    driver.send_signal(signal.SIGKILL)
+    driver.kill()
     driver.wait()
-    already = sum(record.is_final for record in store.records())
+    already = done()
     assert already >= 2
     # The same command again: one node of two is killed in the middle.
-    watcher = Watcher(
-        lambda watcher: sum(note.startswith("done") for note in watcher.notes) == already + 2, lose_a_node
-    )
+    watcher = Watcher(lambda heard: sum(note.startswith("done") for note in heard.notes) == already + 2, lose_a_node)
     place = Place(store, device="cpu", checkpoint_seconds=0.0, executor=executor)
     assert schedule(configs, place, watcher).complete
     assert watcher.acted
-    assert_same(store, sequential, configs)
-    assert os.environ.get("RAY_ADDRESS") is None
+    assert store.ids() == sorted(map(config_id, configs))
+    for run in store.ids():
+        assert essence(store.get(run)) == essence(sequential.get(run))
+        assert (store.folder(run) / WEIGHTS).read_bytes() == (sequential.folder(run) / WEIGHTS).read_bytes()
+        assert len(store.log(run).read_text().splitlines()) == 12

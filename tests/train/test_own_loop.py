@@ -1,6 +1,7 @@
 """The captured step in one's own loop. Without a GPU, its books are tested with graphs that are functions."""
 
 import copy
+import functools
 import inspect
 from collections.abc import Callable, Hashable, Iterator
 from types import SimpleNamespace
@@ -60,39 +61,28 @@ class Plain:
         return losses
 
 
-def pair(
-    net: nn.Module,
-    optimizer: str = "sgd",
-    criterion: Callable[[], Criterion] = lambda: RCAD(0.5, 0.1),
-    *,
-    device: str = "cpu",
-    scaled: bool = False,
-    averaged: bool = False,
-    made: dict[str, Any] | None = None,
-    **means: Any,
-) -> tuple[Plain, CapturedStep]:
-    """The same training twice: plain, and by `capture`."""
+def pair(net: nn.Module, optimizer: str = "sgd", device: str = "cpu", **means: Any) -> tuple[Plain, CapturedStep]:
+    """The same training twice: plain, and by `capture`. Of its own: criterion, scaled, averaged, made."""
+    own: dict[str, Any] = {"criterion": lambda: RCAD(0.5, 0.1), "scaled": False, "averaged": False, "made": {}}
+    own |= {name: means.pop(name) for name in own if name in means}
     both: list[Any] = []
     for kind in (Plain, rcad.capture):
         model = copy.deepcopy(net).to(device)
-        own = dict(means)
-        if scaled:
-            own["scaler"] = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=3)
-        if averaged:
-            own |= {"average": copy.deepcopy(model), "decay": 0.75}
-        both.append(kind(model, OPTIMIZERS[optimizer](model.parameters(), **(made or {})), criterion(), **own))
+        if own["scaled"]:
+            means["scaler"] = torch.amp.GradScaler(device, init_scale=2.0**10, growth_interval=3)
+        if own["averaged"]:
+            means |= {"average": copy.deepcopy(model), "decay": 0.75}
+        both.append(kind(model, OPTIMIZERS[optimizer](model.parameters(), **own["made"]), own["criterion"](), **means))
     return both[0], both[1]
 
 
 def same(one: rcad.Losses, other: rcad.Losses) -> None:
     """To the last bit. A step whose scale was too large for fp16 has no number, in both."""
-    assert one.parts.keys() == other.parts.keys()
     torch.testing.assert_close(tensors(one), tensors(other), rtol=0.0, atol=0.0, equal_nan=True)
 
 
-def tensors(losses: rcad.Losses) -> list[Tensor]:
-    assert losses.output is not None
-    return [losses.total, *losses.parts.values(), losses.output]
+def tensors(losses: Any) -> dict[str, Tensor]:
+    return {"total": losses.total, "output": losses.output, **losses.parts}
 
 
 class Functions(dict[Hashable, Any]):
@@ -110,8 +100,8 @@ class Functions(dict[Hashable, Any]):
             with step._form.worn():  # what a graph holds is the optimizer in this form
                 take()
             found, held.losses = held.losses, held.losses if not place else place[0]
-            for one, other in zip(tensors(held.losses), tensors(found), strict=True):
-                one.copy_(other)  # its results are always in the same place
+            for name, tensor in tensors(held.losses).items():
+                tensor.copy_(tensors(found)[name])  # its results are always in the same place
             place[:] = [held.losses]
 
         self[kind] = SimpleNamespace(replay=replay)
@@ -152,7 +142,7 @@ def mode(request: pytest.FixtureRequest) -> Iterator[str]:
         ("sgd", {"criterion": lambda: methods.erm().criterion()}),
     ],
 )
-def test_it_is_the_plain_loop_bit_for_bit(mode: str, optimizer: str, means: dict[str, Any]) -> None:
+def test_it_is_the_plain_loop_bit_for_bit(mode, optimizer, means):
     """Some batches are smaller, the rate falls, the model is evaluated, and checkpoints are loaded."""
     device = "cuda" if mode == "cuda" else "cpu"
     if mode != "cuda":
@@ -161,9 +151,9 @@ def test_it_is_the_plain_loop_bit_for_bit(mode: str, optimizer: str, means: dict
     if mode == "functions":
         step.optimizer = OPTIMIZERS[optimizer](step.model.parameters())  # as most people make it
         step.__post_init__()
-    loops: tuple[Any, ...] = (plain, step)
+    loops = (plain, step)
     start = [copy.deepcopy(loop.model.state_dict()) for loop in loops]
-    captured = []
+    captured, taken = [], []
     for number in range(28):
         x, y = images(3 if number % 4 == 3 else 7, seed=number)
         for loop, state in zip(loops, start, strict=True):
@@ -175,46 +165,35 @@ def test_it_is_the_plain_loop_bit_for_bit(mode: str, optimizer: str, means: dict
         torch.manual_seed(number)
         expected = plain(x.to(device), y.to(device))
         torch.manual_seed(number)
-        same(step(x.pin_memory() if mode == "cuda" and number % 2 else x.to(device), y), expected)
+        taken.append((step(x.pin_memory() if mode == "cuda" and number % 2 else x.to(device), y), expected))
         captured.append(step.captured)
         if number % 8 == 0:
             for loop in loops:
                 loop.model.eval()
                 loop.model(x.to(device))
                 loop.model.train()
+    for found, expected in taken:  # losses outlive the steps after theirs
+        same(found, expected)
     assert step.reason is None
-    if mode == "eager":
-        assert not any(captured)
-    elif mode == "functions" and "criterion" not in means:
+    assert sum(captured) > 8 if mode != "eager" else not any(captured)
+    if mode == "functions" and "criterion" not in means:
         # Two steps of a kind come first, again after the optimizer's state; the smaller batch is a kind of its own.
         assert [number for number, was in enumerate(captured) if not was] == [0, 1, 3, 7, 16, 17, 19, 23]
-    assert mode == "eager" or sum(captured) > 8
     same_parameters(step.model, plain.model)
-    assert step.optimizer.param_groups[0]["lr"] == plain.optimizer.param_groups[0]["lr"]
-    assert isinstance(step.optimizer.param_groups[0]["lr"], float)
-    assert mode != "functions" or step.optimizer.param_groups[0]["fused"] is None
+    settings = step.optimizer.param_groups[0]
+    assert settings["lr"] == plain.optimizer.param_groups[0]["lr"]
+    assert isinstance(settings["lr"], float)
+    assert mode != "functions" or settings["fused"] is None
     assert all(p.grad is None for p in step.model.parameters())
-    if plain.average is not None and step.average is not None:
+    if plain.average is not None:
         same_parameters(step.average, plain.average)
-    if plain.scaler is not None and step.scaler is not None:
+    if plain.scaler is not None:
         assert step.scaler.state_dict() == plain.scaler.state_dict()
 
 
-@pytest.mark.usefixtures("_graphs")
-def test_losses_outlive_the_next_step() -> None:
-    _, step = pair(norm_net())
-    kept = losses_of(step, 6)
-    values = [losses.total.item() for losses in kept]
-    losses_of(step, 3)
-    assert [losses.total.item() for losses in kept] == values
-    assert len(set(values)) == 6
-
-
 CHANGES: dict[str, Callable[[CapturedStep], object]] = {
-    "eval": lambda step: step.model.eval(),
     "one layer in eval": lambda step: step.model[1].eval(),  # type: ignore[index]
     "weight decay": lambda step: step.optimizer.param_groups[0].update(weight_decay=0.1),
-    "momentum": lambda step: step.optimizer.param_groups[0].update(momentum=0.5),
     "optimizer state": lambda step: step.optimizer.load_state_dict(copy.deepcopy(step.optimizer.state_dict())),
     "weights elsewhere": lambda step: step.model.load_state_dict(copy.deepcopy(step.model.state_dict()), assign=True),
     "frozen": lambda step: step.model[0].requires_grad_(False),  # type: ignore[index]
@@ -227,15 +206,12 @@ CHANGES: dict[str, Callable[[CapturedStep], object]] = {
 @pytest.mark.usefixtures("_graphs")
 @pytest.mark.filterwarnings("ignore")  # that a model in eval mode is trained
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_is_noticed(change: str) -> None:
+def test_what_changed_is_noticed(change):
     _, step = pair(norm_net())
     losses_of(step)
     assert step.captured
     CHANGES[change](step)
-    noticed = []
-    for losses in range(WARM_UP + 2):
-        step(*images(seed=losses))
-        noticed.append(step.captured)
+    noticed = [bool(losses_of(step, 1) and step.captured) for _ in range(WARM_UP + 2)]
     assert noticed[:WARM_UP] == [False] * WARM_UP
     assert noticed[-1]
 
@@ -254,13 +230,13 @@ class Replacing(torch.optim.SGD):
             p.sub_(self.param_groups[0]["lr"] * self.state[p]["mean"])
 
 
-def hooked(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+def hooked(parameters: Any) -> torch.optim.Optimizer:
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
     optimizer.register_step_post_hook(lambda *args: None)
     return optimizer
 
 
-def fused(parameters: Any) -> torch.optim.Optimizer:
-    return torch.optim.SGD(parameters, lr=0.125, fused=True)
+fused = functools.partial(torch.optim.SGD, lr=0.125, fused=True)
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -268,7 +244,7 @@ def fused(parameters: Any) -> torch.optim.Optimizer:
     ("optimizer", "why", "words"),
     [
         (torch.optim.Rprop, "", "Rprop is not torch's SGD, Adam or AdamW, and was not made with capturable=True"),
-        (lambda p: hooked(torch.optim.SGD(p, lr=0.1)), "", "SGD has hooks, which a graph would not call"),
+        (hooked, "", "SGD has hooks, which a graph would not call"),
         (Replacing, "", "each step replaces tensors of the model or the optimizer by others"),
         (fused, "refused", "it cannot be captured in a CUDA graph (operation not permitted when stream is capturing)"),
         (fused, "moved", "tensors of the model or the optimizer are replaced by others between the steps"),
@@ -276,14 +252,11 @@ def fused(parameters: Any) -> torch.optim.Optimizer:
         (fused, "learnt", "the batch is part of a larger graph, which learns from it"),
     ],
 )
-def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(
-    optimizer: Any, why: str, words: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(optimizer, why, words, monkeypatch, caplog):
     monkeypatch.setattr(Functions, "failing", why == "refused")
     loops: list[Any] = []
-    for kind in (rcad.capture, Plain):
+    for net, kind in ((norm_net(), rcad.capture), (norm_net(), Plain)):
         scaler = torch.amp.GradScaler("cpu", growth_interval=3) if why == "refused" else None
-        net = norm_net()
         loops.append(kind(net, optimizer(net.parameters()), RCAD(0.5, 0.1), scaler=scaler))
     for seed in range(own_loop.MOST + 4):
         for parameter in (p for loop in loops if why == "moved" for p in loop.model.parameters()):
@@ -299,31 +272,22 @@ def test_what_cannot_be_captured_is_taken_eagerly_with_one_line(
     assert loops[0].reason == words
 
 
-@pytest.mark.parametrize("name", ["resnet18", "small_cnn", "lstm", "subclass", "half", "hooked", "eval"])
-def test_only_models_of_known_layers_get_a_twin(name: str) -> None:
-    nets = {
-        "lstm": nn.LSTM(4, 4),
-        "subclass": nn.Sequential(nn.Linear(4, 4), type("Mine", (nn.Linear,), {"__module__": "mine"})(4, 4)),
-        "half": smooth_net().bfloat16(),
-        "hooked": smooth_net(),
-        "eval": smooth_net().eval(),
-    }
-    nets["hooked"][1].register_forward_hook(lambda *args: None)
-    net = nets[name] if name in nets else build(name, num_outputs=5, in_shape=(3, 8, 8), width=8)
-    assert own_loop._plain(net) == (name not in nets)
+def test_only_models_of_known_layers_get_a_twin():
+    for name in ("resnet18", "small_cnn"):
+        assert own_loop._plain(build(name, num_outputs=5, in_shape=(3, 8, 8), width=8))
+    mine, watched = type("Mine", (nn.Linear,), {"__module__": "mine"}), smooth_net()
+    watched[1].register_forward_hook(lambda *args: None)
+    for net in (nn.LSTM(4, 4), nn.Sequential(mine(4, 4)), smooth_net().bfloat16(), smooth_net().eval(), watched):
+        assert not own_loop._plain(net)
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_inputs_by_name_weights_and_rates_in_tensors() -> None:
-    class Named(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = smooth_net()
+def test_inputs_by_name_weights_and_rates_in_tensors():
+    class Named(nn.Sequential):
+        def forward(self, pixels, shift, scale):  # type: ignore[override]
+            return {"logits": super().forward(pixels + shift)}
 
-        def forward(self, pixels: Tensor, shift: Tensor, scale: bool) -> dict[str, Tensor]:
-            return {"logits": self.net(pixels + shift)}
-
-    nets = [Named(), Named()]
+    nets = [Named(smooth_net()), Named(smooth_net())]
     rates = [torch.tensor(0.125), torch.tensor(0.125)]
     optimizers = [torch.optim.SGD(n.parameters(), lr=r, fused=True) for n, r in zip(nets, rates, strict=True)]
     criteria = [RCAD(0.5, 0.1, input_key="pixels") for _ in nets]
@@ -341,29 +305,22 @@ def test_inputs_by_name_weights_and_rates_in_tensors() -> None:
     same_parameters(nets[0], nets[1])
 
 
-@pytest.mark.usefixtures("_graphs")
-def test_autocast_where_the_step_is_called_counts() -> None:
+@pytest.mark.parametrize("mode", ["eager", "functions"], indirect=True)
+def test_autocast_where_the_step_is_called_counts_and_keeps_no_casts(mode):
     if not torch.backends.mkldnn.is_available():
         pytest.skip("needs bf16 on the CPU")
-    step = pair(norm_net())[1]
-    losses_of(step)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        outputs = [losses.output for losses in losses_of(step)]
-    assert {output.dtype for output in outputs if output is not None} == {torch.bfloat16}
-    assert len(step._held) == 2
-
-
-def test_casts_are_not_kept_from_step_to_step_where_autocast_goes_on() -> None:
-    plain, step = pair(smooth_net())
+    plain, step = pair(smooth_net(), made={"fused": mode != "eager"})
     plain.autocast = torch.bfloat16
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = losses_of(step, 3)
+        found = losses_of(step, 4)
     for seed, losses in enumerate(found):
         same(losses, plain(*images(seed=seed)))
+    losses_of(step)
+    assert len(step._held) == 2 * (mode == "functions")
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_the_means_of_the_engine_in_bf16() -> None:
+def test_the_means_of_the_engine_in_bf16():
     """Torch's layers are passed through a bf16 twin, which follows the weights of a checkpoint."""
     plain, step = pair(norm_net(), "adamw", autocast=torch.bfloat16, made={"fused": True})
     start = copy.deepcopy(norm_net(seed=1).state_dict())
@@ -398,7 +355,7 @@ test_wrong_arguments_are_named = refusals(
     ("ours", "optimizer", "compiled"),
     [(True, "sgd", False), (True, "adamw", False), (False, "sgd", False), (False, "sgd", True)],
 )
-def test_bf16_stays_within_rounding(ours: bool, optimizer: str, compiled: bool) -> None:
+def test_bf16_stays_within_rounding(ours, optimizer, compiled):
     """The engine's means, a twin in bf16 and kernels of our own, are as near to fp32 as autocast is."""
     torch._dynamo.reset()
     torch.manual_seed(0)
@@ -424,13 +381,13 @@ def test_bf16_stays_within_rounding(ours: bool, optimizer: str, compiled: bool) 
 
 
 @pytest.mark.gpu
-def test_a_model_that_reads_from_the_device_steps_eagerly(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_reads_from_the_device_steps_eagerly(caplog):
     class Reading(nn.Module):
-        def __init__(self) -> None:
+        def __init__(self):
             super().__init__()
             self.net = smooth_net()
 
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x):
             output: Tensor = self.net(x)
             return output + 0.0 * output.sum().item()
 
@@ -444,7 +401,7 @@ def test_a_model_that_reads_from_the_device_steps_eagerly(caplog: pytest.LogCapt
 
 
 @pytest.mark.gpu
-def test_repeated_steps_never_wait_for_the_gpu() -> None:
+def test_repeated_steps_never_wait_for_the_gpu():
     _, step = pair(norm_net(dropout=0.1), device="cuda")
     x, y = (value.cuda() for value in images())
     for _ in range(4):

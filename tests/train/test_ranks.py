@@ -1,17 +1,18 @@
 """One run by several processes: the weights, the numbers and the resumes of one process."""
 
+import functools
 import logging
 import os
 import signal
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from forked import Forked
 from made import images
 from rcad.errors import InputError
 from rcad.loss.method_rows import parse_method
@@ -31,23 +32,21 @@ from workers import in_ranks
 
 EPOCHS = 2
 FEW, WHOLE = ["model.width=4", "optim.name=sgd", "optim.lr=0.05"], ["model.norm=batch"]
-CASES: dict[str, tuple[str, list[str]]] = {
-    "erm, GroupNorm": ("erm", ["model.norm=group"]),
-    "rcad, GroupNorm": ("rcad", ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
-    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", WHOLE),
-    "rcad, SyncBatchNorm": ("rcad", [*WHOLE, "train.ema=0.9"]),
-    "a random direction": ("data_augmentation + rcad_random", WHOLE),
+# The method, how many examples the last batch has, and settings.
+CASES: dict[str, tuple[str, int, list[str]]] = {
+    "erm, GroupNorm": ("erm", 1, ["model.norm=group"]),
+    "rcad, GroupNorm": ("rcad", 1, ["model.norm=group", "train.accumulate=2", "optim.clip=1.0"]),
+    "mixup + rcad, SyncBatchNorm": ("mixup + rcad", 1, WHOLE),
+    "rcad, SyncBatchNorm": ("rcad", 2, [*WHOLE, "train.ema=0.9"]),
+    "a random direction": ("data_augmentation + rcad_random", 3, WHOLE),
 }
-LAST = {"rcad, SyncBatchNorm": 2, "a random direction": 3}
-"""Examples in the last batch; else a single one."""
 
 
 def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
     """10 steps an epoch, the last of a few examples: fewer than there are processes, or one for each."""
-    method, settings = CASES[case]
-    rows = 239 + LAST.get(case, 1)
+    method, last, settings = CASES[case]
     few = [*FEW, "train.batch_size=20", "data.validation=0.245", "optim.schedule=constant"]
-    return configure(f"digits[:{rows}]", parse_method(method), epochs=epochs, settings=[*few, *settings])
+    return configure(f"digits[:{239 + last}]", parse_method(method), epochs=epochs, settings=[*few, *settings])
 
 
 def streamed_config(folder: Path) -> RunConfig:
@@ -61,7 +60,6 @@ def place_in(folder: Path, **more: Any) -> Place:
 
 
 def assert_alike(place: Place, alone: Place, config: RunConfig) -> None:
-    """The same weights up to rounding."""
     several, single = (weights(where.store, config_id(config)) for where in (place, alone))
     torch.testing.assert_close(several, single, rtol=1e-4, atol=2e-5)
 
@@ -76,15 +74,13 @@ getattr(these, sys.argv[1])(*sys.argv[2:-1])
 def runs_in_a_rank(name: str) -> None:
     torch.set_num_threads(1)
     place = place_in(folder := Path(name))
+    streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
     with connected(torch.device("cpu")) as ranks:
-        for case in CASES:
-            config = config_of(case)
-            assert make_together(ranks, config, place, SILENT, minutes=None).complete
-        streaming = place_in(folder, stream=True, cache_dir=folder.with_name("cache"))
-        on_disk = streamed_config(folder.with_name("images"))
-        assert make_together(ranks, on_disk, streaming, SILENT, minutes=None).complete
-        again = make_together(ranks, config, place, SILENT, minutes=None)
-        assert again.already == {config_id(config)}
+        make = functools.partial(make_together, ranks, progress=SILENT, minutes=None)
+        assert make(streamed_config(folder.with_name("images")), streaming).complete
+        for config in map(config_of, CASES):
+            assert make(config, place).complete
+        assert make(config, place).already == {config_id(config)}
 
 
 @pytest.fixture(scope="module")
@@ -101,22 +97,20 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3])
-def test_several_processes_end_with_the_weights_of_one(alone: Place, size: int) -> None:
+def test_several_processes_end_with_the_weights_of_one(alone, size):
     several = place_in(alone.store.path.with_name(f"by {size}"))
     in_ranks(size, PROGRAM, "runs_in_a_rank", several.store.path)
     for case in CASES:
         config = config_of(case)
         wanted, found = alone.store.get(config_id(config)), several.store.get(config_id(config))
-        assert wanted.splits["train"].size % 20 == LAST.get(case, 1)
+        assert wanted.splits["train"].size % 20 == CASES[case][1]
         assert_alike(several, alone, config)
         assert found.resolved == {**wanted.resolved, "engine": f"eager, {size} processes"}
-        for name, value in wanted.metrics.items():
-            assert found.metrics[name] == pytest.approx(value, rel=1e-3, abs=1e-4), (case, name)
+        assert found.metrics == pytest.approx(dict(wanted.metrics), rel=1e-3, abs=1e-4), case
         for one, other in zip(found.epochs, wanted.epochs, strict=True):
             assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
             assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.6)
-    config = streamed_config(alone.store.path.with_name("images"))
-    assert_alike(several, alone, config)
+    assert_alike(several, alone, streamed_config(alone.store.path.with_name("images")))
     assert len(several.store.records()) == len(CASES) + 1
 
 
@@ -144,94 +138,59 @@ def norms_in_a_rank() -> None:
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size: int) -> None:
+def test_batch_norm_over_parts_of_one_example_is_that_over_the_batch(size):
     in_ranks(size, PROGRAM, "norms_in_a_rank")
 
 
-@pytest.fixture
-def by_force(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The signals that torch's launcher has taken to end who has not ended in the time that it was given."""
-    taken: list[int] = []
+def in_second_epoch(monkeypatch: pytest.MonkeyPatch, folder: Path, rank: str, act: Callable[[], object]) -> Mock:
+    """Has a process of this rank do something, once, when the second epoch begins.
 
-    def kill_signal() -> signal.Signals:
-        taken.append(signal.SIGKILL)
-        return signal.SIGKILL
+    Gives what torch's launcher calls to end who has not ended in the time that it was given.
+    """
+    run_steps, once, by_force = Trainer._run_steps, folder / "once", Mock(return_value=signal.SIGKILL)
 
-    monkeypatch.setattr("torch.distributed.elastic.multiprocessing.api._get_kill_signal", kill_signal)
-    return taken
+    def acting(self: Trainer, pause: Any) -> Any:
+        if self.epoch == 1 and os.environ.get("RANK") == rank and not once.exists():
+            once.touch()
+            act()
+        return run_steps(self, pause)
+
+    monkeypatch.setattr(Trainer, "_run_steps", acting)
+    monkeypatch.setattr("torch.distributed.elastic.multiprocessing.api._get_kill_signal", by_force)
+    return by_force
 
 
 @pytest.mark.slow
-def test_a_killed_process_ends_all_and_another_number_goes_on(
-    alone: Place,
-    tmp_path: Path,
-    forked: None,
-    by_force: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    run_steps, died, late = Trainer._run_steps, tmp_path / "died", tmp_path / "late"
-
-    def killed(self: Trainer, pause: Any) -> Any:
-        if self.epoch == 1 and os.environ.get("RANK") == "1" and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        if self.epoch == 1 and not late.exists():
-            late.touch()
-            time.sleep(1.0)  # at work still when the launcher ends it, of which torch would tell
-        return run_steps(self, pause)
-
-    monkeypatch.setattr(Trainer, "_run_steps", killed)
+def test_a_killed_process_ends_all_and_another_number_goes_on(alone, tmp_path, forked, monkeypatch, caplog):
+    by_force = in_second_epoch(monkeypatch, tmp_path, "1", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
     config = config_of("rcad, SyncBatchNorm")
     place = place_in(tmp_path / "runs", devices=("cpu",) * 2, checkpoint_seconds=0.0)
     with pytest.raises(InputError, match=r"expected all 2 processes to go on, but one has ended.*process 1.*-9"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
-    assert by_force == []
-    assert died.exists()
+    by_force.assert_not_called()
     assert caplog.messages == []  # the error is the one line
     record = place.store.get(config_id(config))
     assert record.status == "interrupted"
     outcome = launch(config, replace(place, devices=("cpu",) * 3), minutes=None, quiet=True, as_json=False)
     assert outcome.complete
     found = place.store.get(config_id(config))
-    assert found.started == record.started
-    assert found.resolved["engine"] == "eager, 3 processes"
+    assert (found.started, found.resolved["engine"]) == (record.started, "eager, 3 processes")
     assert_alike(place, alone, config)
 
 
 @pytest.mark.slow
-def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(
-    tmp_path: Path, forked: None, by_force: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_steps, asked = Trainer._run_steps, tmp_path / "asked"
-
-    def asking(self: Trainer, pause: Any) -> Any:
-        if self.epoch == 1 and os.environ["RANK"] == "0" and not asked.exists():
-            asked.touch()
-            os.kill(os.getppid(), signal.SIGTERM)
-        return run_steps(self, pause)
-
-    monkeypatch.setattr(Trainer, "_run_steps", asking)
+def test_a_signal_ends_all_processes_as_soon_as_they_have_saved(tmp_path, forked, monkeypatch):
+    by_force = in_second_epoch(monkeypatch, tmp_path, "0", lambda: os.kill(os.getppid(), signal.SIGTERM))
     config, place = config_of("erm, GroupNorm", epochs=10_000), place_in(tmp_path / "runs", devices=("cpu",) * 2)
     with pytest.raises(Interrupted, match="stopped; the same command goes on"):
         launch(config, place, minutes=None, quiet=True, as_json=False)
-    assert by_force == []
+    by_force.assert_not_called()
     record = place.store.get(config_id(config))
-    assert record.status == "interrupted"
-    assert record.message.startswith("stopped between two steps")
+    assert (record.status, record.message[:25]) == ("interrupted", "stopped between two steps")
 
 
-@pytest.mark.slow
-def test_what_cannot_be_made_is_one_line_from_all_processes(tmp_path: Path) -> None:
-    words = ["train", "--data", "nothing-of-this-name", "--method", "erm", "--runs", str(tmp_path / "runs")]
-    done = Forked(*words, "--devices", 2, "--device", "cpu").end()
-    assert done.code == 2
-    assert len(done.err.splitlines()) == 1
-    assert "nothing-of-this-name" in done.err
-
-
-def test_parts_cover_a_batch_once_and_differ_by_one() -> None:
+def test_parts_cover_a_batch_once_and_differ_by_one():
     for size in (2, 3, 8):
         for count in (8, 20, 43):
             parts = [Ranks(rank, size).part(count) for rank in range(size)]
