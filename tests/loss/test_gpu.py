@@ -58,6 +58,18 @@ def test_bf16_is_near_fp32():
     assert torch.cosine_similarity(gradient(exact), gradient(half), dim=0) > 0.9
 
 
+def test_a_real_grad_scaler_with_fp16():
+    x, y = batch(64)
+    nets = [resnet(16), resnet(16)]
+    scaler = torch.amp.GradScaler("cuda")
+    optimizer = torch.optim.SGD(nets[1].parameters(), lr=0.1)
+    RCAD(0.5, 0.1).backward(nets[0], x, y)
+    with torch.autocast("cuda", dtype=torch.float16):
+        RCAD(0.5, 0.1).backward(nets[1], x, y, scaler=scaler)
+    scaler.unscale_(optimizer)
+    assert torch.cosine_similarity(*map(gradient, nets), dim=0) > 0.98
+
+
 def test_later_steps_never_wait_for_the_gpu():
     x, y = batch()
     method = compose(methods.data_augmentation(), methods.mixup(), methods.rcad(0.5, 0.1))  # measuring alpha waits
