@@ -321,6 +321,12 @@ NO_LABELS = [{"input_ids": row["input_ids"]} for row in texts()]
         (llama, {"method": "erm", "embedding_alpha": 0.5}, {}, "to one part of 'erm', but it belongs to no part"),
         (bert, {"method": "mixup + rcad", "train_dataset": texts()}, {}, "for the method 'mixup + rcad', but got (4, "),
         (bert, {"train_dataset": NO_LABELS}, {}, "expected a tensor under 'labels'"),
+        (
+            vit,
+            {"processing_class": transformers.ViTImageProcessor(), "mean": (0.5,)},
+            {},
+            "expected std beside mean, but got mean",
+        ),
         (vit, {"train_dataset": BYTES}, {}, "expected floating-point pixel_values, but got torch.uint8; divide them"),
         (
             gpt2("ForSequenceClassification"),

@@ -101,7 +101,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         method = "rcad" if method is None else method
         super().__init__(*args, **kwargs)
         self._multi_label = problem_type(self.model) == MULTI_LABEL
-        if std is None and not isinstance(method, Criterion):
+        if mean is None and std is None and not isinstance(method, Criterion):
             mean, std = normalisation(self.processing_class)
         left_open = embedding_alpha is None and input_key is None and measures_alpha(method)
         if left_open and embeddings.has_tokens(self.model):
