@@ -77,6 +77,29 @@ def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm():
     assert any("remove the softmax" in str(warning.message) for warning in caught)
 
 
+def tagger(*last):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv1d(3, CLASSES, 1), *last)
+
+
+@pytest.mark.parametrize("method", [METHOD, "label_smoothing + ls_on_adv"])
+@pytest.mark.parametrize(("criterion", "last"), [(nn.CrossEntropyLoss, ()), (nn.NLLLoss, (nn.Softmax(1),))])
+def test_what_the_criterion_ignores_no_method_trains_on(method, criterion, last):
+    tags = np.arange(24 * 8).reshape(24, 8) % CLASSES  # 0 is padding
+    options = {"module": partial(tagger, *last), "method": method, "criterion": criterion, "classes": range(CLASSES)}
+    padded, left_out = (
+        made(**options, criterion__ignore_index=ignored).fit(X[..., 0], np.where(tags == 0, ignored, tags))
+        for ignored in (0, -100)
+    )
+    same_parameters(padded.module_, left_out.module_)
+
+
+def test_a_compiled_criterion_is_read_as_the_plain_one():
+    options = {"kind": ProbabilityNet, "module": with_softmax, "criterion": nn.NLLLoss}
+    compiled = made(**options, compile=True, compile__backend="eager").fit(X, Y)
+    same_parameters(compiled.module_._orig_mod, made(**options).fit(X, Y).module_)
+
+
 def test_the_batches_are_mixed_by_the_method():
     net, batch = made(method="mixup").initialize(), (torch.tensor(X[:4]), torch.tensor(Y[:4]))
     net.check_data(X, Y)  # where skorch counts the classes

@@ -155,6 +155,11 @@ def resolve(
             )
         one_of("an option beside the method", key, OPTIONS)
     criterion = Criterion(chosen, terms, **options, watch=True)
+    if isinstance(likelihood, Categorical):  # what it ignores, a method's own likelihoods ignore unless they say more
+        default, ignored = Categorical.ignore_index, likelihood.ignore_index
+        criterion = reread(
+            criterion, lambda own: replace(own, ignore_index=ignored) if own.ignore_index == default else own
+        )
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
 
