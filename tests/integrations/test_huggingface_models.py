@@ -50,6 +50,30 @@ def test_alpha_is_in_pixels_where_a_processor_normalised(made, options, scales, 
     same_parameters(ours, core_loop(vit(), rows, RCAD(1.0, 0.3, **scales)))
 
 
+class Segmenter(nn.Conv2d):
+    """Its loss counts labels as transformers' models do."""
+
+    def forward(self, pixel_values, labels=None, num_items_in_batch=None, **kwargs):
+        logits = super().forward(pixel_values)
+        if labels is None:
+            return {"logits": logits}
+        total = nn.functional.cross_entropy(logits, labels, reduction="sum")
+        return {"loss": total / num_items_in_batch, "logits": logits}
+
+
+def test_pixels_without_a_label_do_not_count(tmp_path):
+    """12 images, of which the labelled part differs, as 5 + 5 + 2."""
+    rows = [{**row, "labels": torch.arange(64).view(8, 8) % LABELS} for row in pictures()]
+    for number, row in enumerate(rows):
+        row["labels"][number % 8 :] = -100
+    changed, nets = {"per_device_train_batch_size": 5, "gradient_accumulation_steps": 3}, []
+    for options in ({"method": "erm"}, {"trainer": transformers.Trainer}):
+        torch.manual_seed(0)
+        nets.append(Segmenter(3, LABELS, 3, padding=1))
+        trained(nets[-1], tmp_path, rows, **options, changed=changed)
+    same_parameters(*nets, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("best", [False, True])
 def test_a_checkpoint_under_other_names_is_loaded_whole(best, tmp_path):
     """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""

@@ -247,6 +247,12 @@ GPT2 = gpt2("ForSequenceClassification")
         (llama, {"method": None}, {}, 'method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
         (llama, {"embedding_alpha": -1.0}, {}, "expected embedding_alpha to be a finite number >= 0, but got -1.0"),
         (bert, {"method": "mixup + rcad", "train_dataset": texts()}, {}, "for the method 'mixup + rcad', but got (4, "),
+        (
+            vit,
+            {"processing_class": transformers.ViTImageProcessor(), "mean": (0.5,)},
+            {},
+            "expected std beside mean, but got mean",
+        ),
         (vit, {"train_dataset": BYTES}, {}, "expected floating-point pixel_values, but got torch.uint8; divide them"),
         (GPT2, {"train_dataset": texts()}, {}, "for input_ids and for their inputs_embeds"),
     ],

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from one_line import refusals
-from rcad import RCAD, Bernoulli, Categorical, Gaussian, Mixup, compose, methods
+from rcad import RCAD, Bernoulli, Categorical, Gaussian, Method, Mixup, Term, compose, methods
 from rcad.integrations.resolve import as_method, resolve
 from small_nets import CLASSES, images
 
@@ -31,6 +31,15 @@ def test_a_method_s_own_likelihood_comes_first():
     real = resolve("rcad", likelihood=Gaussian())
     assert (real.likelihood, real.terms[1].weight) == (Gaussian(), 0.3)
     assert resolve("bernoulli + rcad", likelihood=Gaussian()).likelihood == Bernoulli()
+
+
+def test_regression_targets_have_one_weight_by_every_entrance():
+    expected, mine = RCAD(likelihood=Gaussian()).asked, Term("mine", "negative_entropy", 0.1)
+    value = compose(methods.gaussian(), methods.rcad(), Method(extra=(mine,)))
+    assert Method.parse("gaussian + rcad").criterion().asked == expected
+    for terms in (value.terms, compose(value).terms, resolve(value).terms):
+        assert terms == (*expected.terms, mine)
+    assert compose(methods.gaussian(), methods.rcad(lam=0.1)).extra[0].weight == 0.1
 
 
 def test_every_move_is_told_how_images_were_normalised():
@@ -78,6 +87,7 @@ test_what_cannot_be_is_named_in_one_line = refusals(
     (lambda: resolve(RCAD(0.1, 0.1), parameters={"lam": 0.0}), "expected a Criterion to be given by itself"),
     (lambda: resolve("erm", parameters={"lam": 1.0}), "expected lam=1.0 to belong to one part of 'erm', but it"),
     (lambda: resolve("mixup + rcad(alpha=2)", parameters={"alpha": 1.0}), "but it belongs to mixup and rcad; write"),
+    (lambda: resolve("cutout", mean=(0.5,)), "expected std beside mean, but got mean alone; pass std=(1,)"),
     (lambda: resolve("ls_on_adv", likelihood=Gaussian()), "expected class labels for 'ls_on_adv'"),
     (lambda: resolve("mixup").batch(torch.rand(4, 3), torch.zeros(4)), "expected a tensor of images (B, C, H, W) for"),
     (lambda: resolve("cutmix").batch(*images(4)), "'cutmix' mixes integer labels, but got none; pass classes=K"),

@@ -23,7 +23,7 @@ from one_line import refusals
 from people import DIABETES, LABELS, REALS, WINE
 from rcad import Categorical, InputError, methods, suggest_alpha
 from rcad.integrations.sklearn import RCADClassifier, RCADRegressor
-from rcad.integrations.sklearn.tables import _table
+from rcad.integrations.sklearn.tables import _table, split
 
 DIGITS = load_digits(return_X_y=True)
 
@@ -166,6 +166,15 @@ def test_early_stopping_keeps_the_best_epoch(capsys):
     # What is held out takes no part in the scales either.
     held = short(early_stopping=True, validation_fraction=0.3).fit(*WINE)
     assert held.columns_.scales.mean != pytest.approx(short().fit(*WINE).columns_.scales.mean)
+
+
+def test_targets_that_are_held_out_have_no_part_in_the_scale():
+    (x, y), weight = DIABETES, np.arange(442.0) + 1
+    model = RCADRegressor("erm", max_iter=1, early_stopping=True, random_state=0).fit(x, y, weight)
+    rows, _ = split(y, 0.1, model.seed_, stratified=False)
+    center = np.average(y[rows], weights=weight[rows])
+    assert model.center_ == center
+    assert model.scale_ == np.average((y[rows] - center) ** 2, weights=weight[rows]) ** 0.5
 
 
 def test_intervals_hold_the_target_about_as_often_as_they_say():

@@ -60,8 +60,28 @@ def test_a_module_that_ends_in_a_softmax_is_read_through_its_logarithm():
     # log(p + eps) instead of log p, as skorch itself does.
     same_parameters(probabilities.module_, logits.module_, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(probabilities.predict_proba(X), logits.predict_proba(X), atol=1e-5)
+    options = {"compile": True, "compile__backend": "eager"}  # which wraps the criterion too
+    compiled = made(ProbabilityNet, lambda: norm_net().append(nn.Softmax(1)), criterion=nn.NLLLoss, **options).fit(X, Y)
+    same_parameters(compiled.module_._orig_mod, probabilities.module_)
     with pytest.raises(InputError, match="expected probabilities from the module, since the criterion is NLLLoss"):
         made(ProbabilityNet, criterion=nn.NLLLoss).fit(X, Y)
+
+
+def tagger(*last):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv1d(3, CLASSES, 1), *last)
+
+
+@pytest.mark.parametrize("method", [METHOD, "label_smoothing + ls_on_adv"])
+@pytest.mark.parametrize(("criterion", "last"), [(nn.CrossEntropyLoss, ()), (nn.NLLLoss, (nn.Softmax(1),))])
+def test_what_the_criterion_ignores_no_method_trains_on(method, criterion, last):
+    tags = np.arange(24 * 8).reshape(24, 8) % CLASSES  # 0 is padding
+    options = {"module": partial(tagger, *last), "method": method, "criterion": criterion, "classes": range(CLASSES)}
+    padded, left_out = (
+        made(**options, criterion__ignore_index=ignored).fit(X[..., 0], np.where(tags == 0, ignored, tags))
+        for ignored in (0, -100)
+    )
+    same_parameters(padded.module_, left_out.module_)
 
 
 def test_the_batches_are_mixed_by_the_method():

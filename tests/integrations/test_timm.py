@@ -100,6 +100,16 @@ def test_without_a_method_it_is_the_script_s_loss(loss, mixed):
         torch.testing.assert_close(task(x, target)["loss"], loss(network().train(training)(x), target))
 
 
+def test_what_the_script_s_loss_ignores_no_method_trains_on():
+    net, labels = nn.Conv2d(3, CLASSES, 1), torch.arange(6 * 32 * 32).view(6, 32, 32) % CLASSES
+    options = {"method": "label_smoothing + rcad(alpha=0.5, lam=0.1)", "model": net, "mean": MEAN, "std": STD}
+    unlabelled, left_out = (
+        made(nn.CrossEntropyLoss(ignore_index=ignored), **options)(X, torch.where(labels == 0, ignored, labels))["loss"]
+        for ignored in (0, -100)
+    )
+    assert torch.equal(unlabelled, left_out)
+
+
 def test_a_sum_over_classes_is_a_sum_of_entropies_too():
     whole, mean = (made(BinaryCrossEntropy(0.0, sum_classes=add), RCAD_TEXT)(*batches()[0]) for add in (True, False))
     for part in ("loss", "rcad/entropy"):

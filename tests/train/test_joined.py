@@ -60,6 +60,19 @@ def same_up_to_rounding(runs: Sequence[Trainer], others: Sequence[Trainer]) -> N
     assert distance(runs[0], runs[1]) > 0.01
 
 
+def test_accumulated_batches_count_by_their_examples(monkeypatch):
+    """80 examples as 80 and as 30 + 30 + 20, without BatchNorm, which tells them apart."""
+    monkeypatch.setattr(captured, "WARM_UP", 10**9)
+    whole, parts = (config("rcad", epochs=2, batch_size=size, accumulate=count) for size, count in ((80, 1), (30, 3)))
+    whole, parts = (replace(one, model=replace(one.model, norm="group")) for one in (whole, parts))
+    others = [alone(whole, seed) for seed in range(2)]
+    same_up_to_rounding([alone(parts, seed) for seed in range(2)], others)
+    for engine in ("eager", "graph"):
+        team, runs = team_of(parts, range(2), engine=engine)
+        finish(team)
+        same_up_to_rounding(runs, others)
+
+
 def test_real_targets_of_images(monkeypatch):
     x = np.random.default_rng(0).integers(0, 255, (60, 1, 8, 8)).astype(np.uint8)
     images = Dataset("images", "regression", Split(x, x.mean((1, 2, 3)).astype(np.float32)))

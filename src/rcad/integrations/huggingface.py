@@ -101,7 +101,7 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
         method = "rcad" if method is None else method
         super().__init__(*args, **kwargs)
         self._multi_label = problem_type(self.model) == MULTI_LABEL
-        if std is None and not isinstance(method, Criterion):
+        if mean is None and std is None and not isinstance(method, Criterion):
             mean, std = normalisation(self.processing_class)
         left_open = embedding_alpha is None and input_key is None and measures_alpha(method)
         if left_open and embeddings.has_tokens(self.model):
@@ -152,14 +152,15 @@ class RCADTrainerMixin(Base):  # type: ignore[misc]
             shifted = x.pop("shift_labels", None)  # some collators bring it along
             target = labels = embeddings.next_tokens(labels) if shifted is None else shifted
         items: Any = labels.numel()  # as the Trainer counts: an example with three yes/no labels is three
-        if labels.ndim == 2 and not labels.is_floating_point():
-            counts = (labels != embeddings.IGNORED).sum(1)
+        if labels.ndim >= 2 and not labels.is_floating_point():
+            counts = (labels != embeddings.IGNORED).flatten(1).sum(1)
             items = counts.sum()
-            criterion = self._criteria[1]
-            # The criterion averages an example's tokens; weighed by their number, each token counts the same.
+            # The criterion averages an example's tokens, or pixels; weighed by their number, each counts the same.
             if len(labels) > 1:
                 options["weight"] = counts * (len(labels) / items.clamp(min=1))
-            self._packs.find(x.get("position_ids"))
+            if labels.ndim == 2:
+                criterion = self._criteria[1]
+                self._packs.find(x.get("position_ids"))
         options |= {"step": self.state.global_step, "generator": self._generator}
         share = self._share(items, num_items_in_batch)
         try:

@@ -17,7 +17,7 @@ from rcad.loss.likelihoods import Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO
 from rcad.loss.methods import Method, compose, erm, method
 from rcad.loss.perturbations import Channels, GradientStep, Perturbation, ProjectedAscent, RandomStep
-from rcad.loss.terms import REAL_WEIGHT, Term
+from rcad.loss.terms import Term
 
 __all__ = ["Batch", "MethodLike", "Resolved", "as_method", "resolve"]
 
@@ -132,12 +132,14 @@ def resolve(
             f"expected a method that leaves the training set alone, but {value.owner('growth of the training set')!r} "
             "enlarges it between epochs; use `rcad train`, or rcad.FeatureAscent in a loop of your own"
         )
+    if mean is not None and std is None:
+        raise InputError("expected std beside mean, but got mean alone; pass std=(1,) if the images were not divided")
     chosen = value.likelihood or likelihood or Categorical()
-    if isinstance(chosen, Gaussian):
-        value = _weighed(value)
     for term in value.terms:
         if term.likelihood is not None and type(term.likelihood) is not type(chosen):
             raise InputError(f"expected class labels for {term.name!r}, but got the likelihood {chosen!r}")
+    if isinstance(chosen, Gaussian):
+        value = compose(replace(value, likelihood=chosen))
     steps = () if std is None else (GradientStep, RandomStep, ProjectedAscent)
     terms = tuple(
         replace(term, where=replace(term.where, mean=mean, std=std)) if isinstance(term.where, steps) else term
@@ -153,6 +155,11 @@ def resolve(
             )
         one_of("an option beside the method", key, OPTIONS)
     criterion = Criterion(chosen, terms, **options, watch=True)
+    if isinstance(likelihood, Categorical):  # what it ignores, a method's own likelihoods ignore unless they say more
+        default, ignored = Categorical.ignore_index, likelihood.ignore_index
+        criterion = reread(
+            criterion, lambda own: replace(own, ignore_index=ignored) if own.ignore_index == default else own
+        )
     return Resolved(criterion, value.augment, value.name or "erm", mean, std)
 
 
@@ -185,15 +192,6 @@ def as_method(given: str | Method, parameters: Mapping[str, Any] | None = None) 
 def measures_alpha(given: MethodLike) -> bool:
     """Whether a method leaves alpha to be measured; False for a Criterion, which measures it itself."""
     return not isinstance(given, Criterion) and any(("alpha", AUTO) in values for _, values in as_method(given).recipe)
-
-
-def _weighed(value: Method) -> Method:
-    """The method with the weight for regression targets where lam="auto"."""
-    rows = [(name, dict(values)) for name, values in value.recipe]
-    left_open = [values for _, values in rows if values.get("lam") == AUTO]
-    for values in left_open:
-        values["lam"] = REAL_WEIGHT
-    return compose(*(method(name, **values) for name, values in rows)) if left_open else value
 
 
 def reread(

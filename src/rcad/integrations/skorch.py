@@ -87,7 +87,9 @@ def likelihood_of(criterion: nn.Module) -> Likelihood | None:
         )
     if isinstance(criterion, nn.BCEWithLogitsLoss):
         return Bernoulli()
-    return Categorical() if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss) else None
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss):
+        return Categorical(ignore_index=criterion.ignore_index)
+    return None
 
 
 OWN = (NeuralNet, NeuralNetClassifier, NeuralNetBinaryClassifier, NeuralNetRegressor)
@@ -284,7 +286,7 @@ class RCADNetMixin(Base):  # type: ignore[misc]
         parameters = {"alpha": self.alpha, "lam": self.lam}
         self.rcad_ = resolve(self.method, likelihood=likelihood, parameters=parameters, **options)
         now = self.rcad_.criterion
-        if isinstance(self.criterion_, nn.NLLLoss):
+        if isinstance(getattr(self.criterion_, "_orig_mod", self.criterion_), nn.NLLLoss):
             now = reread(now, lambda logits: FromProbabilities(**vars(logits)))
             self.rcad_ = replace(self.rcad_, criterion=now)
         if before is not None and before.criterion is not now and before.criterion.asked == now.asked:

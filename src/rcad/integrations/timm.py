@@ -70,7 +70,8 @@ class RCADTask(ClassificationTask):  # type: ignore[misc]
         options: dict[str, Any] = {"mean": mean, "std": std}
         if not isinstance(method, Criterion):
             method, options["likelihood"] = as_method(method), likelihood_of(self.criterion)
-            if method.likelihood is not None and options["likelihood"] != Categorical():
+            plain = Categorical(ignore_index=getattr(self.criterion, "ignore_index", Categorical.ignore_index))
+            if method.likelihood is not None and options["likelihood"] != plain:
                 raise InputError(
                     f"expected the label smoothing from the criterion or from the method {method.name!r}, but got both"
                 )
@@ -193,7 +194,7 @@ def likelihood_of(loss: nn.Module) -> Categorical | OneVersusRest:
     if isinstance(loss, LabelSmoothingCrossEntropy | SoftTargetCrossEntropy):
         return Categorical(smoothing=getattr(loss, "smoothing", 0.0))
     if isinstance(loss, nn.CrossEntropyLoss) and loss.weight is None and loss.reduction == "mean":
-        return Categorical(smoothing=loss.label_smoothing)
+        return Categorical(smoothing=loss.label_smoothing, ignore_index=loss.ignore_index)
     name = type(loss).__name__
     if isinstance(loss, nn.CrossEntropyLoss | BinaryCrossEntropy):
         several = getattr(loss, "pos_weight", None) is not None and loss.reduction == "mean"

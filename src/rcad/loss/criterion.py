@@ -138,8 +138,8 @@ class Criterion:
         Args:
             scaler: a torch.amp.GradScaler, which then scales the loss as usual.
             accumulate: how many batches are summed before the optimizer steps; the gradients are divided by it.
-            share: what the gradients are multiplied by, where processes average them over parts of a batch that are
-                not equally large: this part's examples over the mean of all parts'.
+            share: what the gradients are multiplied by, where accumulated batches, or the parts of a batch over whose
+                gradients processes average, are not equally large: this one's examples over the mean of all.
             after_pass: called after each backward, e.g. to take the gradients away before the next adds to them.
             generator: with an `Alternating` the model holds as many networks, whose examples alternate in the batch.
         """

@@ -22,7 +22,7 @@ from rcad.loss.likelihoods import Bernoulli, Categorical, Gaussian, Likelihood
 from rcad.loss.method_rows import AUTO, OWN, SOURCE, Defaults, MethodRow, as_recorded, check_named, parse_method
 from rcad.loss.objective import ERM, Objective
 from rcad.loss.perturbations import Alpha, GradientStep, Norm, RandomStep
-from rcad.loss.terms import MeasureName, Term, check_terms, weight_for
+from rcad.loss.terms import REAL_WEIGHT, MeasureName, Term, check_terms, weight_for
 
 P = ParamSpec("P")
 
@@ -162,6 +162,8 @@ def compose(*methods: Method) -> Method:
             augment=tuple(sorted(result.augment + other.augment, key=lambda step: AUGMENT_ORDER.index(step.slot))),
             growth=result.growth or other.growth,
         )
+    if isinstance(result.likelihood, Gaussian):
+        result = _for_reals(result)
     check_terms(result.terms)
     # A term with a likelihood of its own must read the output as the others do.
     common = type(result.likelihood or Categorical())
@@ -171,6 +173,16 @@ def compose(*methods: Method) -> Method:
                 f"expected one method to set the likelihood, but got {result.owner('likelihood')!r} and {term.name!r}"
             )
     return result
+
+
+def _for_reals(composed: Method) -> Method:
+    """The method, whose terms with lam="auto" have the weight for labels, with that for regression targets."""
+    extra = composed.extra
+    for name, values in composed.recipe:
+        if ("lam", AUTO) in values:
+            left, real = (method(name, **{**dict(values), "lam": lam}).extra for lam in (AUTO, REAL_WEIGHT))
+            extra = tuple(real[left.index(term)] if term in left else term for term in extra)
+    return replace(composed, extra=extra)
 
 
 def recipe(build: Callable[P, Method]) -> Callable[P, Method]:

@@ -212,7 +212,7 @@ class TrainConfig(Section):
 
     Args:
         epochs: how often all examples are seen; 0 measures the weights that the model starts from.
-        accumulate: batches a step of the optimizer.
+        accumulate: batches a step of the optimizer, in which each example counts the same.
         precision: of the forward passes; weights stay fp32.
         ema: decay of an exponential moving average of the weights, in (0, 1); None for none.
         selection: the epoch whose weights are kept: the best on the held-out split, or the last.

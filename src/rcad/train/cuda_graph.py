@@ -248,7 +248,7 @@ class Captured(Stepper):
         for offset, (size, batch) in enumerate(zip(plan.sizes, batches, strict=True)):
             model = self._compiled if size == self._full else self._twin.model
             with own_kernels():
-                self.update.batch(model, batch, len(batches), plan.number + offset, after_pass)
+                self.update.batch(model, batch, plan.sizes, plan.number + offset, after_pass)
         if self._sgd is None:
             self._twin.deliver()
             self.update.hand_out()

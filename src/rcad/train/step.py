@@ -236,9 +236,10 @@ class Update:
 
     def __call__(self, group: Sequence[Tensor], number: int) -> None:
         self.forget()
+        sizes = [index.shape[-1] for index in group]
         for offset, index in enumerate(group, 1):
             with self.network(last=offset == len(group)) as network:
-                self.batch(network, index, len(group), number + offset - 1)
+                self.batch(network, index, sizes, number + offset - 1)
         self.hand_out()
         for member in self.members:
             if self.config.optim.clip is not None:
@@ -286,11 +287,14 @@ class Update:
         self,
         model: nn.Module,
         index: Tensor,
-        accumulate: int,
+        sizes: Sequence[int],
         number: int,
         after_pass: Callable[[], None] | None = None,
     ) -> None:
-        """One batch forward and backward, through the model or a twin of it."""
+        """One batch of a step whose batches have these sizes forward and backward, through the model or a twin of it.
+
+        Each counts by its examples. In groups of equal ones the factor is exactly 1.
+        """
         x, target, raw, y, source, share = self.load_batch(index)
         half, device = self.config.train.precision != "fp32", self.x.device.type
         with torch.autocast(device, dtype=torch.bfloat16) if half else nullcontext(), _several_numbers(len(y)):
@@ -300,8 +304,8 @@ class Update:
                 target,
                 raw=raw,
                 raw_target=y,
-                accumulate=accumulate,
-                share=share,
+                accumulate=len(sizes),
+                share=share * (index.shape[-1] * len(sizes) / sum(sizes)),
                 generator=source,
                 step=number,
                 after_pass=after_pass,

@@ -135,8 +135,10 @@ class TableNetwork(BaseEstimator):  # type: ignore[misc]
             stratified = is_classifier(self) and y.ndim == 1
             rows, held = tables.split(y, float(self.validation_fraction), self.seed_, stratified=stratified)
         if fresh:
-            self._learn_target(y, weight, classes, dropped=len(y) < count)
-            self.columns_ = tables.learn(table.take(rows), None if weight is None else weight[rows])
+            counted = None if weight is None else weight[rows]
+            # A class that is held out is one all the same; a target that is has no part in the scales.
+            self._learn_target(y if is_classifier(self) else y[rows], counted, classes, dropped=len(y) < count)
+            self.columns_ = tables.learn(table.take(rows), counted)
             if streaming:
                 tables.warn_of_scales(table, getattr(self, "feature_names_in_", range(self.n_features_in_)))
         examples = self._tensors(table, y, weight, None if fresh else self.network_.flat.dtype)

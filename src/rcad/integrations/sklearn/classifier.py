@@ -110,7 +110,8 @@ class RCADClassifier(ClassifierMixin, TableNetwork):  # type: ignore[misc]
         """One epoch on these examples; the first call needs all `classes`, and its examples set scales and alpha.
 
         The scales stay, so begin with a batch that shows them: fewer than 10 rows, or a column with one value, are
-        warned of. Where alpha is to be measured it is 0.3, with a warning, until a batch holds several classes.
+        warned of. Where alpha is to be measured it is 0.3, with a warning, until a batch holds several classes. Weights
+        are divided by their mean in the batch: `class_weight` does nothing in one of a single class.
         """
         if not hasattr(self, "network_"):
             self.__dict__.pop("classes_", None)  # of a first call that failed

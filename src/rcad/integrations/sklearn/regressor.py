@@ -33,7 +33,7 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
         max_iter: epochs; see `predict_interval` before raising it.
 
     Attributes:
-        center_, scale_: mean and deviation of the training targets; of several targets one number each.
+        center_, scale_: mean and deviation of the targets trained on; of several targets one number each.
         validation_scores_: the held-out log-likelihood by epoch of the last fit, of the standardised target.
         module_: gives mean and log-variance of the standardised target.
         conformal_scores_: distances of targets from means, in deviations, of the rows given to `calibrate`.
@@ -75,7 +75,7 @@ class RCADRegressor(RegressorMixin, TableNetwork):  # type: ignore[misc]
         """One epoch on these examples; those of the first call set the scales of columns and target.
 
         The scales stay, so begin with a batch that shows them: fewer than 10 rows, or a column with one value, are
-        warned of.
+        warned of. Weights are divided by their mean in the batch.
         """
         return self._fit(X, y, sample_weight, streaming=True)
 
