@@ -14,6 +14,7 @@ from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_text, parse_method
 from rcad.loss.methods import Method
+from rcad.loss.perturbations import RandomStep
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
@@ -26,6 +27,7 @@ from rcad.study.study import (
     HeldOut,
     Setup,
     check_suitable,
+    controls_of,
     lineup,
     overlap,
     passes,
@@ -250,3 +252,10 @@ def test_passes_are_counted_over_a_whole_run() -> None:
         "ada(epochs=15)": 15 * 3 + 31 + 15 * 6,  # and not after the last
     }.items():
         assert passes(Method.parse(text), 30) == pytest.approx(expected), text
+
+
+def test_the_controls_measure_what_rcad_does_and_as_often() -> None:
+    rows = parse_method("rcad(alpha=2.0, lam=0.3, norm=linf, measure=uniform_cross_entropy, every=4, steps=2)")
+    terms = [Method.parse(method_text(control)).extra[0] for control in controls_of(rows)]
+    assert [(term.measure, term.weight, term.every) for term in terms] == [("uniform_cross_entropy", 0.3, 4)] * 2
+    assert terms[0].where == RandomStep(2.0, "linf")

@@ -211,11 +211,12 @@ class Contestant(NamedTuple):
 
 
 def controls_of(rows: tuple[MethodRow, ...]) -> list[tuple[MethodRow, ...]]:
-    """RCAD's two controls: a random direction of the same length, and no step at all."""
+    """RCAD's two controls, with its settings as far as they have them: a random direction as far away, and no step."""
     if all(name != "rcad" for name, _ in rows):
         return []
-    controls = []
-    for control, shared in (("rcad_random", ("alpha", "lam", "norm", "bounds")), ("confidence_penalty", ("lam",))):
+    controls, parameters = [], method_defaults()
+    for control in ("rcad_random", "confidence_penalty"):
+        shared = parameters[control]
         swapped = [
             (control, [(k, v) for k, v in own if k in shared]) if name == "rcad" else (name, own) for name, own in rows
         ]
