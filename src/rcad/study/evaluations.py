@@ -25,15 +25,13 @@ from rcad.runs.plain import config_id
 from rcad.runs.record import RunRecord, versions
 from rcad.runs.store import RECORD, Store
 from rcad.study.outputs import StudyResult, check_packages, earlier, report_folder
-from rcad.study.statistics import FEWEST, Paired, averages, differences, paired
+from rcad.study.statistics import FEWEST, Paired, averages, cohen_dz, differences, paired
 from rcad.train.progress import Progress, watched
 
 log = logging.getLogger("rcad")
 
 SEVERAL = 2
 """Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
-ROUNDING = 1e-12
-"""Differences that are this close, relative to the numbers they are of, are equal."""
 
 
 class EvaluationReport(StudyResult):
@@ -308,8 +306,7 @@ def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -
     """`Paired` as plain data; without a test only the mean is known, and "why" says in a few words what is missing."""
     gaps = differences(first, second)
     why = f"only {len(gaps)} seeds" if len(gaps) < FEWEST else None
-    if why is None and gaps.max() - gaps.min() <= ROUNDING * max(map(abs, (*first, *second))):
-        # Student's t would be infinite and its p 0, which a handful of runs cannot show.
+    if why is None and cohen_dz(first, second) is None:
         why = NO_SPREAD
     if why is None:
         return {**paired(first, second, test_ratio=ratio).to_dict(), "why": None}

@@ -41,6 +41,7 @@ QUESTION_RULE = (
     "all other comparisons of the page share Holm's correction. With fewer than "
     f"{FEWEST} seeds, or a run that diverged, nothing is tested"
 )
+ALIKE = "every pair differs by the same amount: nothing to test"
 Test = Literal["paired t", "paired t, Nadeau-Bengio", "Welch", "none"]
 Outcome = Literal["better", "worse", "undecided"]
 Results = Mapping[int, float | None]
@@ -187,8 +188,7 @@ def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
 def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Difference:
     effect, test, won = cohen_dz(a, b), paired(a, b, test_ratio=ratio), superiority(a, b, paired=True)
     if effect is None and test.mean != 0.0:
-        # Equal differences in every pair would give p = 0, which a handful of runs cannot.
-        note = "; ".join(part for part in (note, "every pair differs by the same amount: nothing to test") if part)
+        note = "; ".join(part for part in (note, ALIKE) if part)
         return Difference("none", len(a), mean=test.mean, superiority=won, note=note)
     name: Test = "paired t, Nadeau-Bengio" if ratio else "paired t"
     return _tested(name, len(a), test, effect=effect, superiority=won, note=note, test_ratio=ratio)

@@ -23,6 +23,8 @@ FEWEST = 3
 """With fewer results than this there is no p-value."""
 EXACT_UP_TO = 50
 """Pairs up to which Wilcoxon's sign patterns are counted; above, the normal approximation with ties."""
+ROUNDING = 1e-12
+"""Differences that are this close, relative to the numbers they are of, are equal."""
 Z95 = 1.959964
 """The normal's 97.5% point."""
 POWER = 0.8
@@ -237,9 +239,14 @@ def _approximated(ranks: Array, w: float) -> tuple[float, float]:
 
 
 def cohen_dz(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The mean paired difference in deviations of the differences; None where they do not spread."""
+    """The mean paired difference in deviations of the differences; None where they do not spread.
+
+    Without a spread Student's t is infinite and its p 0, which a handful of runs cannot show: nothing to test.
+    """
     difference = differences(first, second, at_least=2)
-    return _ratio(float(difference.mean()), float(difference.std(ddof=1)))
+    if np.ptp(difference) <= ROUNDING * max(map(abs, (*first, *second))):
+        return None
+    return float(difference.mean() / difference.std(ddof=1))
 
 
 def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -247,21 +254,16 @@ def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
     a, b = numbers(first, at_least=2), numbers(second, at_least=2)
     df = len(a) + len(b) - 2
     squares = (len(a) - 1) * float(a.var(ddof=1)) + (len(b) - 1) * float(b.var(ddof=1))
-    plain = _ratio(float(a.mean() - b.mean()), math.sqrt(squares / df))
+    mean, sd = float(a.mean() - b.mean()), math.sqrt(squares / df)
     # Hedges (1981): the expectation of the plain ratio is larger than the true one by this factor's inverse.
     shrink = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
-    return None if plain is None else plain * shrink
+    return mean / sd * shrink if sd > ROUNDING * abs(mean) else None
 
 
 def superiority(first: Sequence[float], second: Sequence[float], *, paired: bool = False) -> float:
     """The share of all combinations, or of pairs, in which the first is greater; equal ones count half."""
     gaps = differences(first, second) if paired else np.subtract.outer(numbers(first), numbers(second))
     return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
-
-
-def _ratio(mean: float, sd: float) -> float | None:
-    # Differences that are equal up to rounding have no spread to measure by.
-    return mean / sd if sd > 1e-12 * abs(mean) else None
 
 
 def power_paired(
