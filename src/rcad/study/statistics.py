@@ -138,19 +138,19 @@ def paired_t(first: Sequence[float], second: Sequence[float], *, test_ratio: flo
     return TooFew(count) if count < FEWEST else paired(first, second, test_ratio=test_ratio)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Paired | TooFew:
-    """Welch's test of two groups that do not pair and may spread differently."""
+def welch(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired | TooFew:
+    """Welch's test of two groups that do not pair and may spread differently; `test_ratio` widens the error of each."""
     groups = numbers(first, at_least=0), numbers(second, at_least=0)
     fewest = min(map(len, groups))
     if fewest < FEWEST:
         return TooFew(fewest)
     a, b = ((float(group.mean()), float(group.std(ddof=1)), len(group)) for group in groups)
-    return _welch(*a, *b)
+    return _welch(*a, *b, test_ratio)
 
 
-def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> Paired:
+def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int, test_ratio: float = 0.0) -> Paired:
     """Welch's test from means, deviations (n - 1) and numbers of results, at least 2 each."""
-    se, df = _welch_error(sd1, n1, sd2, n2)
+    se, df = _welch_error(sd1, n1, sd2, n2, test_ratio)
     if se == 0.0 and mean1 != mean2:
         raise InputError(
             "expected results that spread, but got two constant groups: without a spread there is nothing to test by"
@@ -158,9 +158,9 @@ def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int)
     return _test(mean1 - mean2, se, df)
 
 
-def _welch_error(sd1: float, n1: int, sd2: float, n2: int) -> tuple[float, float]:
-    """The standard error of a difference of means, and its degrees of freedom."""
-    part1, part2 = sd1**2 / n1, sd2**2 / n2
+def _welch_error(sd1: float, n1: int, sd2: float, n2: int, test_ratio: float) -> tuple[float, float]:
+    """The (corrected) standard error of a difference of means, and its degrees of freedom."""
+    part1, part2 = sd1**2 / n1 + sd1**2 * test_ratio, sd2**2 / n2 + sd2**2 * test_ratio
     if part1 + part2 == 0.0:
         return 0.0, float(n1 + n2 - 2)
     return math.sqrt(part1 + part2), (part1 + part2) ** 2 / (part1**2 / (n1 - 1) + part2**2 / (n2 - 1))
@@ -277,14 +277,22 @@ def power_paired(
 
 
 def power_welch(
-    difference: float, sd1: float, n1: int, sd2: float, n2: int, *, sides: Sides = "one", level: float = LEVEL
+    difference: float,
+    sd1: float,
+    n1: int,
+    sd2: float,
+    n2: int,
+    *,
+    test_ratio: float = 0.0,
+    sides: Sides = "one",
+    level: float = LEVEL,
 ) -> float:
     """The chance that two independent groups show a true difference of their means, given their deviations."""
     finite("difference", difference)
     for name, sd, n in (("1", sd1, n1), ("2", sd2, n2)):
         finite(f"sd{name}", sd, above=0.0)
         whole(f"n{name}", n, minimum=2)
-    se, df = _welch_error(sd1, n1, sd2, n2)
+    se, df = _welch_error(sd1, n1, sd2, n2, test_ratio)
     return _power(difference / se, df, sides, level)
 
 
@@ -301,11 +309,10 @@ def seeds_needed(
         sides, level: of the test; its power is to be 80%.
     """
     size = abs(effect)
+    rule: dict[str, Any] = {"test_ratio": test_ratio, "sides": sides, "level": level}
 
     def enough(n: int) -> bool:
-        if paired:
-            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= POWER
-        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= POWER
+        return (power_paired(size, n, **rule) if paired else power_welch(size, 1.0, n, 1.0, n, **rule)) >= POWER
 
     # By doubling first: far beyond what is needed the noncentral t is not computed well.
     high = FEWEST
