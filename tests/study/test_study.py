@@ -191,7 +191,11 @@ def test_the_overlap_of_splits_and_seeds_go_through_the_standard_ones() -> None:
     standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),) * 2)
     assert overlap(standard, resolve(standard)) == pytest.approx(10 / 90)
     config = configure("d", parse_method("erm"))
-    assert [split_of(config, seed, standard).data.split for seed in (0, 1, 2)] == [0, 1, 0]
+    assert [split_of(config, seed, standard).data.split for seed in (0, 1)] == [0, 1]
+    with pytest.raises(
+        InputError, match=r"^expected seeds below 2, the number of standard splits of d, but got 2; pass"
+    ):
+        split_of(config, 2, standard)
     fixed = replace(config, data=replace(config.data, split=1))
     assert split_of(fixed, 0, standard).data.split == 1
     assert split_of(config, 5, whole).data.split is None

@@ -264,10 +264,16 @@ def at_start(config: RunConfig, rows: tuple[MethodRow, ...], problem: Problem) -
 
 
 def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
-    """The config on the split that belongs to a seed: one of the standard ones where there are some."""
+    """The config on the split that belongs to a seed: the standard one of that number where there are some."""
     count = len(dataset.standard_splits)
-    data = replace(config.data, split=seed % count) if count and config.data.split is None else config.data
-    return replace(config, data=data, seed=seed)
+    if not count or config.data.split is not None:
+        return replace(config, seed=seed)
+    if seed >= count:
+        raise InputError(
+            f"expected seeds below {count}, the number of standard splits of {dataset.name}, but got {seed}; pass "
+            f"--seeds {count} or less"
+        )
+    return replace(config, data=replace(config.data, split=seed), seed=seed)
 
 
 def overlap(dataset: Dataset, splits: Splits) -> float:
