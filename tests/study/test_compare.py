@@ -398,3 +398,9 @@ def test_a_standard_split_is_taken_once_and_no_more_of_them_are_advised(tmp_path
     assert "--seeds 2 " in rcad.compare("yacht", "rcad", seeds=2, **words).next  # two are too few for a test
     with pytest.raises(InputError, match="expected seeds below 2, the number of standard splits of yacht, but got 2"):
         rcad.compare("yacht", "rcad", seeds=3, **words)
+
+
+def test_the_interval_of_a_method_is_widened_like_that_of_a_difference() -> None:
+    plain, wide = (compared(cells({"rcad": 1.0}), ratio)["results"]["rcad"]["nll"]["summary"] for ratio in (0.0, 0.3))
+    # Of N = 10 splits: 1/10 becomes 1/10 + 0.3.
+    assert wide["high"] - wide["mean"] == pytest.approx(2 * (plain["high"] - plain["mean"]))

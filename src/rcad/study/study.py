@@ -26,6 +26,7 @@ from rcad.runs.configure import configure
 from rcad.runs.files import dumps
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
 from rcad.runs.words import BY_CHANCE, FEW, own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
@@ -283,6 +284,13 @@ def overlap(dataset: Dataset, splits: Splits) -> float:
     if splits.test_source == "own":
         return 0.0
     return len(splits.test) / (len(dataset.train) - len(splits.test))
+
+
+def overlap_of(records: Sequence[RunRecord]) -> float:
+    """The same of finished runs: n_test / n_train where each seed has a test split of its own; else 0."""
+    if len({record.splits.get("test") for record in records}) == 1:
+        return 0.0
+    return records[0].splits["test"].size / max(records[0].splits["train"].size, 1)
 
 
 def passes(method: Method, epochs: int) -> float:
