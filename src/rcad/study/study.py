@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rcad.data.dataset import Dataset, Splits
+from rcad.data.dataset import Dataset
 from rcad.errors import InputError, command, one_of, shown, whole
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, sources
@@ -277,20 +277,16 @@ def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
     return replace(config, data=replace(config.data, split=seed), seed=seed)
 
 
-def overlap(dataset: Dataset, splits: Splits) -> float:
-    """Nadeau and Bengio's n_test / n_train; 0 where the data bring a test set of their own."""
-    # What counts as training rows is all that is outside the test set, held-out rows and those of no subset included:
-    # two splits share the more of their test rows the fewer of those there are.
-    if splits.test_source == "own":
-        return 0.0
-    return len(splits.test) / (len(dataset.train) - len(splits.test))
+def overlap(test: int, train: int, *, shared: bool) -> float:
+    """Nadeau and Bengio's n_test / n_train, of the rows that are trained on; 0 where all seeds share a test set."""
+    return 0.0 if shared else test / max(train, 1)
 
 
 def overlap_of(records: Sequence[RunRecord]) -> float:
-    """The same of finished runs: n_test / n_train where each seed has a test split of its own; else 0."""
-    if len({record.splits.get("test") for record in records}) == 1:
-        return 0.0
-    return records[0].splits["test"].size / max(records[0].splits["train"].size, 1)
+    """`overlap` of finished runs."""
+    test, train = (records[0].splits.get(name) for name in ("test", "train"))
+    shared = len({record.splits.get("test") for record in records}) == 1
+    return overlap(test.size if test else 0, train.size if train else 0, shared=shared)
 
 
 def passes(method: Method, epochs: int) -> float:
