@@ -404,19 +404,3 @@ def test_the_interval_of_a_method_is_widened_like_that_of_a_difference() -> None
     plain, wide = (compared(cells({"rcad": 1.0}), ratio)["results"]["rcad"]["nll"]["summary"] for ratio in (0.0, 0.3))
     # Of N = 10 splits: 1/10 becomes 1/10 + 0.3.
     assert wide["high"] - wide["mean"] == pytest.approx(2 * (plain["high"] - plain["mean"]))
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_the_correction_counts_the_rows_that_are_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    files(my_dot_csv=table(), own__train_dot_csv=table(), own__test_dot_csv=table(20))
-    own, found = (
-        rcad.compare(data, "rcad", target="price", seeds=2, budget=1, epochs=1, controls=False).record
-        for data in ("own", "my.csv[:30]")
-    )
-    assert own["test_ratio"] == 0
-    assert found["test_ratio"] == found["sizes"]["test"] / 27  # as `rcad evaluate` has it
-    words = "n_train counts the rows {}."
-    assert words.format("trained on") in markdown(document(found))
-    earlier = {**found, "test_ratio": 0.25}
-    assert words.format("outside the test split, used or not") in markdown(document(earlier))

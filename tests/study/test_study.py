@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from made import table
-from rcad.data.dataset import Dataset, Split
+from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_text, parse_method
 from rcad.loss.methods import Method
@@ -29,6 +29,7 @@ from rcad.study.study import (
     check_suitable,
     controls_of,
     lineup,
+    overlap,
     passes,
     planned,
     space_of,
@@ -180,10 +181,15 @@ def test_rcad_brings_its_controls() -> None:
     assert list(roles("mixup + rcad(alpha=2.0, lam=0.3, steps=4)"))[2:] == shared
 
 
-def test_seeds_go_through_the_standard_splits() -> None:
+def test_the_overlap_of_splits_and_seeds_go_through_the_standard_ones() -> None:
     x = np.zeros((100, 2), np.float32)
     whole = Dataset("d", "classification", Split(x, np.arange(100) % 2), classes=("a", "b"))
+    assert overlap(whole, resolve(whole)) == pytest.approx(20 / 80)
+    assert overlap(whole, resolve(whole, n=30)) == pytest.approx(20 / 80)
+    own = replace(whole, test=Split(x[:10], np.arange(10) % 2))
+    assert overlap(own, resolve(own)) == 0.0
     standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),) * 2)
+    assert overlap(standard, resolve(standard)) == pytest.approx(10 / 90)
     config = configure("d", parse_method("erm"))
     assert [split_of(config, seed, standard).data.split for seed in (0, 1)] == [0, 1]
     with pytest.raises(

@@ -209,7 +209,6 @@ class Work:
         # Each split chooses for itself, so that its own held-out rows are all that it has to choose by.
         self.held_out = HeldOut(len(problem.val[1]), 1, main)
         self.words = self._words(names)
-        train, validation, test = (len(part[1]) for part in (problem.train, problem.val, problem.test))
         self.settings: dict[str, Any] = {
             "about": self.about,
             "data": first.data.name,
@@ -220,8 +219,8 @@ class Work:
             "metric": main,
             "metrics": self.metrics,
             "question": {"method": subject, "against": BASE, "metric": main},
-            "test_ratio": overlap(test, train, shared=problem.splits.test_source == "own"),
-            "sizes": {"train": train, "validation": validation, "test": test},
+            "test_ratio": overlap(dataset, problem.splits),
+            "sizes": {"train": len(problem.train[1]), "validation": len(problem.val[1]), "test": len(problem.test[1])},
             "held_out": self.held_out.to_dict(),
             "cost": CPU_TIME if self.stacked else "time",
         }

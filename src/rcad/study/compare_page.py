@@ -6,7 +6,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
-from math import isclose
 from typing import Any
 
 from rcad.errors import is_number
@@ -369,12 +368,11 @@ def _chosen_section(record: Record) -> list[Section]:
 
 
 def how_judged(record: Record) -> list[str]:
-    ratio, sizes = record["test_ratio"], record["sizes"]
-    trained = isclose(ratio, sizes["test"] / max(sizes["train"], 1))
-    counted = "trained on" if trained else "outside the test split, used or not"  # as earlier records counted
+    ratio = record["test_ratio"]
     overlapping = (
         "Splits of one data set overlap, so their results are not independent: variances carry Nadeau and Bengio's "
-        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}; n_train counts the rows {counted}."
+        f"correction, 1/k + n_test/n_train, with n_test/n_train = {ratio:.3g}, where every row outside the test "
+        "split counts as a training row, used or not."
         if ratio
         else "The data set has its own test set, which all seeds share: the verdicts are about other seeds and "
         "validation splits, not about other test data."

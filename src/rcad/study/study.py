@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rcad.data.dataset import Dataset
+from rcad.data.dataset import Dataset, Splits, parse_spec
 from rcad.errors import InputError, command, one_of, shown, whole
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, sources
@@ -277,16 +277,23 @@ def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
     return replace(config, data=replace(config.data, split=seed), seed=seed)
 
 
-def overlap(test: int, train: int, *, shared: bool) -> float:
-    """Nadeau and Bengio's n_test / n_train, of the rows that are trained on; 0 where all seeds share a test set."""
-    return 0.0 if shared else test / max(train, 1)
+def overlap(dataset: Dataset, splits: Splits) -> float:
+    """Nadeau and Bengio's n_test / n_train; 0 where the data bring a test set of their own."""
+    # What counts as training rows is all that is outside the test set, held-out rows and those of no subset included:
+    # two splits share the more of their test rows the fewer of those there are.
+    if splits.test_source == "own":
+        return 0.0
+    return len(splits.test) / (len(dataset.train) - len(splits.test))
 
 
 def overlap_of(records: Sequence[RunRecord]) -> float:
-    """`overlap` of finished runs."""
-    test, train = (records[0].splits.get(name) for name in ("test", "train"))
-    shared = len({record.splits.get("test") for record in records}) == 1
-    return overlap(test.size if test else 0, train.size if train else 0, shared=shared)
+    """The same of finished runs, 0 where all seeds share a test split; of a subset up to rounding."""
+    data, sizes = records[0].config.data, {name: split.size for name, split in records[0].splits.items()}
+    if len({record.splits.get("test") for record in records}) == 1:
+        return 0.0
+    if parse_spec(data.name)[1] is not None and data.split is None:  # a record has no number of the rows left out
+        return data.test_fraction / (1 - data.test_fraction)
+    return sizes["test"] / max(sizes["train"] + sizes.get("validation", 0), 1)
 
 
 def passes(method: Method, epochs: int) -> float:
