@@ -119,21 +119,22 @@ def test_a_trend_is_the_difference_of_slopes() -> None:
     assert claims.fewer_is_more([(100, 7.0), (1000, 5.0), (10_000, 3.0)]) == pytest.approx(2.0)
     sizes = {"a": 100, "b": 1000, "c": 10_000}
 
-    def judged(ours: float, theirs: float, columns: str = "abc") -> Claim | None:
+    def judged(ours: float, theirs: float, columns: str = "abc", noise: float = 1) -> Claim | None:
         """Rows that lose so many points per tenfold fewer examples."""
         slopes = {"ours": (ours, 1), "theirs": (theirs, 2)}
         cells = {
-            (row, name): cell(60 + slope * "cba".index(name), wobble)
+            (row, name): cell(60 + slope * "cba".index(name), noise * wobble * "cba".index(name))
             for row, (slope, wobble) in slopes.items()
             for name in columns
         }
         return claims.steeper_trend("", "", ("ours", "theirs"), [*sizes.items()], published=0.65).test(cells)
 
     found = judged(-5.0, -6.0)
-    assert (found.verdict, found.ours[:7]) == ("reproduced", "+1.00 [")
-    assert found.gain["mean"] == pytest.approx(1.0)
+    assert (found.verdict, found.ours[:7]) == ("reproduced", "+0.99 [")
+    assert found.gain["mean"] == pytest.approx(0.9875)
     assert judged(-6.0, -5.0).verdict == "opposite"
     assert judged(-5.0, -6.0, "ab") is None
+    assert judged(-5.0, -6.0, noise=0).verdict == "undecided"  # slopes that all differ by the same amount
 
 
 def test_what_the_paper_says_of_corruptions() -> None:
@@ -146,3 +147,13 @@ def test_what_the_paper_says_of_corruptions() -> None:
     assert {one.judge(cells, "", trial=True).verdict for one in suite.summaries} == {"a trial"}
     seen = {side: seeds for side, seeds in cells.items() if side[0] != "RCAD"}
     assert suite.summaries[0].judge(seen, "", trial=False).verdict == "not run"
+
+
+@pytest.mark.parametrize("gap", [0.5, 0.1])  # of 0.1 only rounding makes the differences differ
+def test_equal_differences_in_every_pair_show_nothing(gap: float) -> None:
+    first, *_ = judge_all(PLANNED, column(RCAD={seed: value + gap for seed, value in ERM.items()}))
+    assert (first.verdict, first.gain, first.p_holm) == ("undecided", None, None)
+    assert first.note == "every pair differs by the same amount: nothing to test"
+    most = MOST.test(duel([gap] * 24, wobble=0.0))  # signs are all that it asks for
+    assert most.verdict == "reproduced"
+    assert most.ours.endswith("with p < 0.001 each in 0")

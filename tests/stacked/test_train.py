@@ -44,6 +44,8 @@ CLASSIFIERS: dict[str, Build] = {
     "rcad every": lambda a, b: rcad(a, b, every=2, measure="uniform_cross_entropy"),
     "rcad_random": lambda a, b: rcad_random(a, b),
     "rcad_random linf": lambda a, b: rcad_random(a / 4, b, "linf", (-1.0, 1.0)),
+    "rcad_random every": lambda a, b: rcad_random(a, b, every=2, measure="uniform_cross_entropy"),
+    "confidence_penalty every": lambda a, b: confidence_penalty(b, "uniform_cross_entropy", 2),
     "fgsm": lambda a, b: methods.adversarial_training(a / 4, bounds=(-1.0, 1.0)),
     "ls_on_adv": lambda a, b: methods.ls_on_adv(a, b),
     "ls_on_adv others": lambda a, b: methods.ls_on_adv(a, b, "linf", "others"),

@@ -75,11 +75,11 @@ def test_the_card_has_the_numbers_of_the_record(trained_runs: Path) -> None:
     accuracy = records[0].metrics["test_accuracy"]
     assert accuracy is not None
     low, high = share_interval(accuracy / 100, records[0].splits["test"].size)
-    over = describe([record.metrics["test_accuracy"] or 0.0 for record in records])
+    over = describe([record.metrics["test_accuracy"] or 0.0 for record in records], test_ratio=0.2 / 0.8)
     for words in (
         f"| accuracy | {accuracy:.1f}% [{100 * low:.1f}, {100 * high:.1f}] |",
         f"| {over.mean:.1f} [{max(over.low or 0.0, 0):.1f}, {min(over.high or 0.0, 100):.1f}] |",
-        "the mean of 2 seeds with its 95% interval",
+        "the mean of 2 seeds with its 95% interval, widened because test splits overlap.",
         records[0].data_sha256,
         f"rcad on digits[:200], seed 0 ({records[0].id})",
     ):

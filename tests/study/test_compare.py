@@ -276,3 +276,26 @@ test_a_damaged_record_is_told_in_one_line = refusals(
     *((one({}), name, "to hold what its kind has, but got KeyError") for one, name in DAMAGED),
     of=getattr,
 )
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_standard_split_is_taken_once_and_no_more_of_them_are_advised(tmp_path: Path) -> None:
+    folder = tmp_path / "uci" / "yacht"
+    folder.mkdir(parents=True)
+    rows, lines = np.random.default_rng(0).normal(size=(40, 3)), "\n".join
+    np.savetxt(folder / "data.txt", rows)
+    parts = {"index_features": [0, 1], "index_target": [2], "n_splits": [2]}
+    for split, test in enumerate((range(10), range(10, 20))):
+        parts |= {f"index_test_{split}": [*test], f"index_train_{split}": [k for k in range(40) if k not in test]}
+    for name, numbers in parts.items():
+        (folder / f"{name}.txt").write_text(lines(map(str, numbers)))
+    words: Record = {"budget": 1, "epochs": 1, "controls": False, "device": "cpu", "data_dir": tmp_path}
+    assert "--seeds 2 " in rcad.compare("yacht", "rcad", seeds=2, **words).next  # two are too few for a test
+    with pytest.raises(InputError, match="expected seeds below 2, the number of standard splits of yacht, but got 2"):
+        rcad.compare("yacht", "rcad", seeds=3, **words)
+
+
+def test_the_interval_of_a_method_is_widened_like_that_of_a_difference() -> None:
+    plain, wide = (compared(cells({"rcad": 1.0}), ratio)["results"]["rcad"]["nll"]["summary"] for ratio in (0.0, 0.3))
+    # Of N = 10 splits: 1/10 becomes 1/10 + 0.3.
+    assert wide["high"] - wide["mean"] == pytest.approx(2 * (plain["high"] - plain["mean"]))

@@ -289,3 +289,17 @@ def test_the_level_that_the_rule_promises_was_kept() -> None:
         assert max(RECORD["null"][name]["page"][verdict] for verdict in ("reproduced", "opposite")) < 0.05 + error
     for cell in RECORD["two_sided"].values():
         assert cell["page_decided"] < 0.05 + error
+
+
+def test_groups_that_do_not_pair_are_held_to_the_same_rule() -> None:
+    """Overlapping splits widen the error, and power and seeds are told at the level of the family."""
+    others = {seed + 10: value for seed, value in OURS.items()}
+    plain, wide = (compare_groups(others, BASE, higher_is_better=True, test_ratio=ratio) for ratio in (0.0, 0.25))
+    assert (wide.test, wide.mean) == ("Welch, Nadeau-Bengio", plain.mean)
+    # Four results each: 1/4 becomes 1/4 + 0.25 in both parts of the error.
+    assert wide.high - wide.mean == pytest.approx(math.sqrt(2) * (plain.high - plain.mean))
+    for alone in (plain, wide):
+        among = adjusted([alone] * 10)[0]
+        rule = {"test_ratio": alone.test_ratio, "sides": "two", "level": ours.LEVEL / 10}
+        assert among.power == ours.power_welch(among.mean, *among.spreads[0], *among.spreads[1], **rule) < alone.power
+        assert among.seeds_needed == ours.seeds_needed(among.effect, paired=False, **rule)

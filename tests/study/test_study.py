@@ -14,6 +14,7 @@ from rcad.data.dataset import Dataset, Split, resolve
 from rcad.errors import InputError
 from rcad.loss.method_rows import method_text, parse_method
 from rcad.loss.methods import Method
+from rcad.loss.perturbations import RandomStep
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.store import Store
@@ -170,7 +171,11 @@ def test_the_overlap_of_splits_and_seeds_go_through_the_standard_ones() -> None:
     standard = replace(whole, standard_splits=((np.arange(90), np.arange(90, 100)),) * 2)
     assert study.overlap(standard, resolve(standard)) == pytest.approx(10 / 90)
     config = configure("d", parse_method("erm"))
-    assert [study.split_of(config, seed, standard).data.split for seed in (0, 1, 2)] == [0, 1, 0]
+    assert [study.split_of(config, seed, standard).data.split for seed in (0, 1)] == [0, 1]
+    with pytest.raises(
+        InputError, match=r"^expected seeds below 2, the number of standard splits of d, but got 2; pass"
+    ):
+        study.split_of(config, 2, standard)
     fixed = replace(config, data=replace(config.data, split=1))
     assert study.split_of(fixed, 0, standard).data.split == 1
     assert study.split_of(config, 5, whole).data.split is None
@@ -220,3 +225,10 @@ def test_passes_are_counted_over_a_whole_run() -> None:
         "ada(epochs=15)": 15 * 3 + 31 + 15 * 6,  # and not after the last
     }.items():
         assert study.passes(Method.parse(text), 30) == pytest.approx(expected), text
+
+
+def test_the_controls_measure_what_rcad_does_and_as_often() -> None:
+    rows = parse_method("rcad(alpha=2.0, lam=0.3, norm=linf, measure=uniform_cross_entropy, every=4, steps=2)")
+    terms = [Method.parse(method_text(control)).extra[0] for control in study.controls_of(rows)]
+    assert [(term.measure, term.weight, term.every) for term in terms] == [("uniform_cross_entropy", 0.3, 4)] * 2
+    assert terms[0].where == RandomStep(2.0, "linf")

@@ -162,6 +162,12 @@ CHANGED = {
     **{(name, "lam"): Changed(0.02, AUTO, silent=True) for name in ("rcad", "rcad_random")},
     ("rcad_released", "jitter"): Changed(0.01, 0.0),
 }
+ADDED = {
+    (name, key): value
+    for name in ("rcad_random", "confidence_penalty")
+    for key, value in (("measure", "negative_entropy"), ("every", 1))
+}
+"""Parameters that came after runs had been recorded, and what these did."""
 
 
 def spelled(rows: Iterable[MethodRow], *, leave: Collection[str] = ()) -> Rows:
@@ -175,10 +181,14 @@ def as_recorded(rows: Iterable[MethodRow]) -> Rows:
 
 
 def as_first_written(rows: Iterable[MethodRow]) -> Rows:
-    """The rows less a parameter that makes no difference beside them, as they were before there was one."""
+    """The rows less a parameter that makes no difference in them, as they were before there was one."""
     rows = tuple(rows)
     without = [parameter for parameter, changed in CHANGED.items() if not changed.counts(rows)]
-    return _selected(rows, lambda name, key, _: (name, key) not in without)
+
+    def is_first(name: str, key: str, value: Any) -> bool:
+        return (name, key) not in without and ((name, key), value) not in ADDED.items()
+
+    return _selected(rows, is_first)
 
 
 def left_open(rows: Rows) -> list[str]:

@@ -263,9 +263,9 @@ def bernoulli(smoothing: float = 0.0) -> Method:
 
 
 @recipe
-def confidence_penalty(lam: float = 0.1) -> Method:
+def confidence_penalty(lam: float = 0.1, measure: MeasureName = "negative_entropy", every: int = 1) -> Method:
     """-lam * entropy at the clean point: RCAD with alpha = 0, the control that tells whether moving helps."""
-    return Method(extra=(Term("confidence_penalty", "negative_entropy", weight_for(lam)),))
+    return Method(extra=(Term("confidence_penalty", measure, weight_for(lam), every=every),))
 
 
 @recipe
@@ -303,11 +303,16 @@ def rcad_released(alpha: float = 0.5, lam: float = 0.02, jitter: float = 0.0) ->
 
 @recipe
 def rcad_random(
-    alpha: Alpha = AUTO, lam: Alpha = AUTO, norm: Literal["l2", "linf"] = "l2", bounds: Bounds = None
+    alpha: Alpha = AUTO,
+    lam: Alpha = AUTO,
+    norm: Literal["l2", "linf"] = "l2",
+    bounds: Bounds = None,
+    measure: MeasureName = "negative_entropy",
+    every: int = 1,
 ) -> Method:
     """RCAD with a random direction of the same length: the control that tells whether the direction helps."""
     where = RandomStep(alpha, norm, bounds)
-    return Method(extra=(Term("rcad_random", "negative_entropy", weight_for(lam), where),))
+    return Method(extra=(Term("rcad_random", measure, weight_for(lam), where, every),))
 
 
 @recipe

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from rcad.errors import need
 from rcad.paper.targets import RULES, TARGETS, Printed, PValues, Table
-from rcad.study.judge import CLAIM_RULE, VERDICTS, judge_claim, judge_claims
-from rcad.study.statistics import FEWEST, LEVEL, Paired, paired
+from rcad.study.judge import ALIKE, CLAIM_RULE, VERDICTS, judge_claim, judge_claims
+from rcad.study.statistics import FEWEST, LEVEL, Paired, cohen_dz, paired
 
 RANDOM, ENTROPY = "random direction", "entropy at x"
 CONTROLS = (RANDOM, ENTROPY)
@@ -160,11 +160,18 @@ def judge_all(
 
 
 def gain_of(
-    winner: Seeds, loser: Seeds, higher_is_better: bool = True, overlap: float = 0.0, *, fewest: int = FEWEST
+    winner: Seeds,
+    loser: Seeds,
+    higher_is_better: bool = True,
+    overlap: float = 0.0,
+    *,
+    fewest: int = FEWEST,
+    alike: bool = False,
 ) -> tuple[Paired | None, str]:
     """The gain, positive for the claim, over the seeds that both have; or why there is none.
 
-    Leaving out a run that diverged would flatter its method.
+    Leaving out a run that diverged would flatter its method. `alike`: also where every pair differs by the same amount,
+    for a rule that asks for the sign alone.
     """
     common = sorted(winner.keys() & loser.keys())
     if not common:
@@ -174,8 +181,9 @@ def gain_of(
         return None, DIVERGED
     if len(common) < fewest:
         return None, TOO_FEW
-    sides = (first, second) if higher_is_better else (second, first)
-    return paired(*sides, test_ratio=overlap), ""  # type: ignore[arg-type]
+    sides: Any = (first, second) if higher_is_better else (second, first)
+    gain = paired(*sides, test_ratio=overlap)
+    return (None, ALIKE) if gain.mean and not alike and cohen_dz(*sides) is None else (gain, "")
 
 
 def by_verdict(verdicts: Sequence[str]) -> str:
@@ -217,7 +225,7 @@ def most_pairs(where: str, statement: str, pairs: Pairs, printed: tuple[int, int
         if not run:
             return None
         gains, wins, p, reverse = _signs(run)
-        sure = sum(gain.p_greater < 1e-3 for gain in gains)
+        sure = sum(gain.p_greater < 1e-3 for gain in _gains(cells, pairs, alike=False))
         level = _level(gains, run)
         ours = f"better in {wins} of {len(gains)} pairs{level}, p = {p:.2g}; with p < 0.001 each in {sure}"
         share = need("scipy.stats", "scipy").binomtest(wins, len(gains) or 1).proportion_ci(method="exact").high
@@ -248,7 +256,7 @@ def as_good(where: str, statement: str, pairs: Pairs) -> Summary:
     """On a few columns the first is at most a little better than the second."""
 
     def test(cells: Cells) -> Claim | None:
-        gains = _gains(cells, pairs)
+        gains = _gains(cells, pairs, alike=False)
         close, done = sum(gain.high < LITTLE for gain in gains), len(gains)
         if not done:
             return None
@@ -273,10 +281,13 @@ def steeper_trend(
         if len(run) < FEWEST_SIZES or len(seeds) < FEWEST:
             return None
         slopes = [
-            [fewer_is_more([(n, float(cells[row, name][seed] or 0)) for name, n in run]) for seed in seeds]
+            {seed: fewer_is_more([(n, float(cells[row, name][seed] or 0)) for name, n in run]) for seed in seeds}
             for row in rows
         ]
-        gain, whole = paired(*slopes), published if len(run) == len(columns) else None
+        gain, note = gain_of(slopes[0], slopes[1])
+        if gain is None:
+            return Claim(where, statement, "undecided", ours=note)
+        whole = published if len(run) == len(columns) else None
         ours = f"{gain.mean:+.2f} [{gain.low:.2f}, {gain.high:.2f}] points per tenfold fewer examples"
         verdict = judge_claim(gain, gain.p_greater, gain.p_less, whole)
         return Claim(where, statement, verdict, gain.to_dict(), whole, ours=ours + _left(run, columns))
@@ -289,9 +300,9 @@ def fewer_is_more(points: Sequence[tuple[int, float]]) -> float:
     return linear_regression([-math.log10(count) for count, _ in points], [value for _, value in points]).slope
 
 
-def _gains(cells: Cells, pairs: Pairs) -> list[Paired]:
+def _gains(cells: Cells, pairs: Pairs, *, alike: bool = True) -> list[Paired]:
     """The pairs that were run, first minus second."""
-    gains = (gain_of(cells.get(first, {}), cells.get(second, {}))[0] for first, second in pairs)
+    gains = (gain_of(cells.get(first, {}), cells.get(second, {}), alike=alike)[0] for first, second in pairs)
     return [gain for gain in gains if gain is not None]
 
 

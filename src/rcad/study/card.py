@@ -23,6 +23,7 @@ from rcad.runs.words import is_percent, leading, metric, number, plural, title
 from rcad.study.compare import FILE, Comparison
 from rcad.study.compare_page import difference_tables
 from rcad.study.statistics import describe, share_interval
+from rcad.study.study import overlap_of
 
 CARD = "README.md"
 
@@ -102,7 +103,7 @@ def _numbers(record: RunRecord, store: Store) -> Section:
     config = replace(record.config, seed=0)
     done = [run for run in store.records(on_error=lambda error: None) if run.status == "done"]
     seeds = [run for run in done if replace(run.config, seed=0) == config]
-    size, rows = record.splits["test"].size if "test" in record.splits else 0, []
+    size, rows, ratio = record.splits["test"].size if "test" in record.splits else 0, [], overlap_of(seeds)
     for name in _test_metrics(record):
         values = [value for run in seeds if (value := run.metrics.get(name)) is not None]
         value = record.metrics[name]
@@ -111,7 +112,7 @@ def _numbers(record: RunRecord, store: Store) -> Section:
         if name == "test_accuracy" and size:
             low, high = share_interval(value / 100, size)
             alone += f" [{100 * low:.1f}, {100 * high:.1f}]"
-        summary = describe(values)
+        summary = describe(values, test_ratio=ratio)
         if summary.low is not None and summary.high is not None:
             three = (summary.mean, summary.low, summary.high)
             texts = [f"{min(max(v, 0.0), 100.0):.1f}" if is_percent(name) else number(v) for v in three]
@@ -121,7 +122,8 @@ def _numbers(record: RunRecord, store: Store) -> Section:
     if any(row[1].endswith("]") for row in rows):
         about += " In brackets of one run: Wilson's 95% interval of its accuracy over test examples."
     if len(seeds) > 1:
-        about += f" Over seeds: the mean of {plural(len(seeds), 'seed')} with its 95% interval."
+        widened = ", widened because test splits overlap" if ratio else ""
+        about += f" Over seeds: the mean of {plural(len(seeds), 'seed')} with its 95% interval{widened}."
     else:
         about += " One seed: how much another one would differ is not known."
     return Section("Test metrics", (about,), [Table(["metric", "this run", "over seeds"], rows)])

@@ -60,7 +60,7 @@ KIND, FILE = "compare", "compare.json"
 TUNED, EPOCHS, SEEDS = 8, 10, 10
 """Candidates a method tries on tables; epochs on small images, which take longer than tables; splits."""
 MOST_SEEDS = 100
-"""More splits than this are not advised."""
+"""More splits than this are not advised; nor more than there are standard ones."""
 DEFAULT = {"classification": "erm,label_smoothing,rcad", "regression": "erm,rcad"}
 
 
@@ -177,6 +177,7 @@ class Work:
             with_numbers(named_method(text))  # raises before anything is read, which may take long
         dataset = read(first.data, self.place.data_dir, self.place.cache_dir)
         self.omissions = [*dataset.omissions, *setup.held_back]
+        self.most_seeds = len(dataset.standard_splits) or MOST_SEEDS
         names = split_methods(DEFAULT[dataset.task] if self.methods is None else self.methods)
         roles = lineup([named_method(text) for text in (*names, *more)], controls=self.controls)
         given = [*map(named_method, names)]
@@ -353,12 +354,12 @@ class Work:
                 return self._again(f"Every run of {name} diverged; {remedy}", "--lr", lower)
         if longer := more_epochs(cells[BASE]):
             return self._again(f"Train longer, {UNTRAINED}", "--epochs", longer)
-        if outcome == "undecided" and question["p_two"] is None and n < SEEDS:
-            return self._again(f"Run {SEEDS} splits", "--seeds", SEEDS)
+        if outcome == "undecided" and question["p_two"] is None and n < (more := min(SEEDS, self.most_seeds)):
+            return self._again(f"Run {more} splits", "--seeds", more)
         if self.budget == 1 and any(self.spaces.values()):
             why = "Tune weight decay and each method's hyperparameters with equal budgets"
             return self._again(why, "--budget", TUNED)
-        if outcome == "undecided" and needed is not None and n < needed <= MOST_SEEDS:
+        if outcome == "undecided" and needed is not None and n < needed <= self.most_seeds:
             return self._again(f"About {needed} splits would show a difference of the size found", "--seeds", needed)
         name = question["method"] if outcome == "better" else question["against"]
         why = {

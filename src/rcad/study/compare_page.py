@@ -55,7 +55,7 @@ def judged(
             name: {**cell, "chosen": {key: typical(values) for key, values in chosen(cell).items()}}
             for name, cell in cells.items()
         },
-        "results": summaries(cells, metrics),
+        "results": summaries(cells, metrics, test_ratio),
         "question": differences[0],
         "differences": differences,
     }
@@ -100,13 +100,13 @@ def results(cell: Mapping[str, Any], metric: str) -> dict[int, float | None]:
     return {int(seed): (run["test"] or {}).get(metric) for seed, run in cell["seeds"].items()}
 
 
-def summaries(cells: Cells, metrics: Iterable[str]) -> dict[str, dict[str, Any]]:
+def summaries(cells: Cells, metrics: Iterable[str], test_ratio: float) -> dict[str, dict[str, Any]]:
     """Mean, deviation and interval of every method and metric; the values by seed; how many runs diverged."""
     by_method: dict[str, dict[str, Any]] = {}
     for name, metric in product(cells, metrics):
         values = results(cells[name], metric)
         finite = [value for value in values.values() if value is not None]
-        summary = asdict(describe(finite)) if finite else None
+        summary = asdict(describe(finite, test_ratio=test_ratio)) if finite else None
         numbers = {"values": values, "summary": summary, "diverged": len(values) - len(finite)}
         by_method.setdefault(name, {})[metric] = numbers
     return by_method

@@ -22,18 +22,17 @@ from rcad.report.terminal import section_lines
 from rcad.runs.config import RunConfig
 from rcad.runs.files import Kind, check_folder, finite_or_none
 from rcad.runs.plain import config_id
-from rcad.runs.record import RunRecord, versions
+from rcad.runs.record import versions
 from rcad.runs.store import RECORD, Store
 from rcad.study.outputs import StudyResult, check_packages, earlier, report_folder
-from rcad.study.statistics import FEWEST, Paired, averages, differences, paired
+from rcad.study.statistics import FEWEST, Paired, averages, cohen_dz, differences, paired
+from rcad.study.study import overlap_of
 from rcad.train.progress import Progress, watched
 
 log = logging.getLogger("rcad")
 
 SEVERAL = 2
 """Seeds from which on a difference is given; its interval and p need more, see `FEWEST`."""
-ROUNDING = 1e-12
-"""Differences that are this close, relative to the numbers they are of, are equal."""
 
 
 class EvaluationReport(StudyResult):
@@ -285,7 +284,7 @@ def _comparison(group: Sequence[Outcome], base: Sequence[Outcome], name: str) ->
     """Differences to ERM, pair by pair: the same seed, and with it the same data."""
     pairs = [(outcome, other) for outcome in group if (other := _same_seed(base, outcome)) is not None]
     rows = [(_numbers(outcome), _numbers(other)) for outcome, other in pairs]
-    ratio = _overlap([outcome.record for outcome, _ in pairs]) if pairs else 0.0
+    ratio = overlap_of([outcome.record for outcome, _ in pairs]) if pairs else 0.0
     gains: dict[str, Any] = {}
     if len(pairs) < SEVERAL:
         note = f"A difference to {name} needs {SEVERAL} or more common seeds, but there is {len(pairs) or 'none'}."
@@ -308,16 +307,8 @@ def _difference(first: Sequence[float], second: Sequence[float], ratio: float) -
     """`Paired` as plain data; without a test only the mean is known, and "why" says in a few words what is missing."""
     gaps = differences(first, second)
     why = f"only {len(gaps)} seeds" if len(gaps) < FEWEST else None
-    if why is None and gaps.max() - gaps.min() <= ROUNDING * max(map(abs, (*first, *second))):
-        # Student's t would be infinite and its p 0, which a handful of runs cannot show.
+    if why is None and cohen_dz(first, second) is None:
         why = NO_SPREAD
     if why is None:
         return {**paired(first, second, test_ratio=ratio).to_dict(), "why": None}
     return {**dict.fromkeys(field.name for field in fields(Paired)), "mean": float(gaps.mean()), "why": why}
-
-
-def _overlap(records: Sequence[RunRecord]) -> float:
-    """n_test / n_train where each seed has a test split of its own, drawn from the same examples; else 0."""
-    if len({record.splits["test"].sha256 for record in records}) == 1:
-        return 0.0
-    return records[0].splits["test"].size / max(records[0].splits["train"].size, 1)

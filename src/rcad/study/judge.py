@@ -41,7 +41,8 @@ QUESTION_RULE = (
     "all other comparisons of the page share Holm's correction. With fewer than "
     f"{FEWEST} seeds, or a run that diverged, nothing is tested"
 )
-Test = Literal["paired t", "paired t, Nadeau-Bengio", "Welch", "none"]
+ALIKE = "every pair differs by the same amount: nothing to test"
+Test = Literal["paired t", "paired t, Nadeau-Bengio", "Welch", "Welch, Nadeau-Bengio", "none"]
 Outcome = Literal["better", "worse", "undecided"]
 Results = Mapping[int, float | None]
 
@@ -93,7 +94,7 @@ class Difference:
         superiority: the chance that ours is better: share of pairs, or of all combinations.
         note: what the reader must know, e.g. which seeds do not pair.
         test_ratio: n_test / n_train where the seeds' splits overlap.
-        level: below which the two-sided p of a pair must lie for a verdict.
+        level: below which the two-sided p must lie for a verdict.
         spreads: of groups that do not pair, the deviation and size of each.
     """
 
@@ -118,10 +119,10 @@ class Difference:
         """The chance that this many seeds show a true effect of the size found, by the rule of the verdict."""
         if self.effect is None or self.mean is None:
             return None
+        rule: dict[str, Any] = {"test_ratio": self.test_ratio, "sides": "two", "level": self.level}
         if self.spreads is not None:
-            return power_welch(abs(self.mean), *self.spreads[0], *self.spreads[1], sides="two")
-        size = abs(self.effect)
-        return power_paired(size, self.n, test_ratio=self.test_ratio, sides="two", level=self.level)
+            return power_welch(abs(self.mean), *self.spreads[0], *self.spreads[1], **rule)
+        return power_paired(abs(self.effect), self.n, **rule)
 
     @property
     def seeds_needed(self) -> int | None:
@@ -166,7 +167,7 @@ def compare_groups(ours: Results, base: Results, *, higher_is_better: bool, test
         note = f"{single} seeds without a partner are left out" if single else ""
         return _paired([a[seed] for seed in common], [b[seed] for seed in common], test_ratio, note)
     if not common and smaller >= FEWEST:
-        return _unpaired(list(a.values()), list(b.values()))
+        return _unpaired(list(a.values()), list(b.values()), test_ratio)
     mean = fmean(a.values()) - fmean(b.values()) if smaller else None
     note = str(TooFew(len(common) if common else smaller))
     return Difference("none", len(common) or smaller, mean=mean, note=note)
@@ -178,31 +179,28 @@ def judge_questions(differences: Sequence[Difference]) -> list[Difference]:
     # which power and seeds are told, so that they never promise more than the verdict keeps.
     p_values = [gap.p_two for gap in differences if gap.p_two is not None]
     adjusted, level = iter(holm(p_values)), LEVEL / max(len(p_values), 1)
-    return [
-        gap if gap.p_two is None else replace(gap, p_holm=next(adjusted), level=LEVEL if gap.spreads else level)
-        for gap in differences
-    ]
+    return [gap if gap.p_two is None else replace(gap, p_holm=next(adjusted), level=level) for gap in differences]
 
 
 def _paired(a: list[float], b: list[float], ratio: float, note: str) -> Difference:
     effect, test, won = cohen_dz(a, b), paired(a, b, test_ratio=ratio), superiority(a, b, paired=True)
     if effect is None and test.mean != 0.0:
-        # Equal differences in every pair would give p = 0, which a handful of runs cannot.
-        note = "; ".join(part for part in (note, "every pair differs by the same amount: nothing to test") if part)
+        note = "; ".join(part for part in (note, ALIKE) if part)
         return Difference("none", len(a), mean=test.mean, superiority=won, note=note)
     name: Test = "paired t, Nadeau-Bengio" if ratio else "paired t"
     return _tested(name, len(a), test, effect=effect, superiority=won, note=note, test_ratio=ratio)
 
 
-def _unpaired(a: list[float], b: list[float]) -> Difference:
+def _unpaired(a: list[float], b: list[float], ratio: float) -> Difference:
     n, effect = min(len(a), len(b)), hedges_g(a, b)
-    test = None if effect is None else welch(a, b)
+    test = None if effect is None else welch(a, b, test_ratio=ratio)
     if not isinstance(test, Paired):
         return Difference("none", n, mean=fmean(a) - fmean(b), note="neither group varies: nothing to test")
     floor = 1e-12 * max(1.0, abs(test.mean))
     first, second = ((max(stdev(group), floor), len(group)) for group in (a, b))
     more = {"superiority": superiority(a, b), "spreads": (first, second), "note": "the methods have no seeds in common"}
-    return _tested("Welch", n, test, effect=effect, **more)
+    name: Test = "Welch, Nadeau-Bengio" if ratio else "Welch"
+    return _tested(name, n, test, effect=effect, test_ratio=ratio, **more)
 
 
 def _tested(name: Test, n: int, test: Paired, **more: Any) -> Difference:

@@ -23,6 +23,8 @@ FEWEST = 3
 """With fewer results than this there is no p-value."""
 EXACT_UP_TO = 50
 """Pairs up to which Wilcoxon's sign patterns are counted; above, the normal approximation with ties."""
+ROUNDING = 1e-12
+"""Differences that are this close, relative to the numbers they are of, are equal."""
 Z95 = 1.959964
 """The normal's 97.5% point."""
 POWER = 0.8
@@ -136,19 +138,19 @@ def paired_t(first: Sequence[float], second: Sequence[float], *, test_ratio: flo
     return TooFew(count) if count < FEWEST else paired(first, second, test_ratio=test_ratio)
 
 
-def welch(first: Sequence[float], second: Sequence[float]) -> Paired | TooFew:
-    """Welch's test of two groups that do not pair and may spread differently."""
+def welch(first: Sequence[float], second: Sequence[float], *, test_ratio: float = 0.0) -> Paired | TooFew:
+    """Welch's test of two groups that do not pair and may spread differently; `test_ratio` widens the error of each."""
     groups = numbers(first, at_least=0), numbers(second, at_least=0)
     fewest = min(map(len, groups))
     if fewest < FEWEST:
         return TooFew(fewest)
     a, b = ((float(group.mean()), float(group.std(ddof=1)), len(group)) for group in groups)
-    return _welch(*a, *b)
+    return _welch(*a, *b, test_ratio)
 
 
-def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int) -> Paired:
+def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int, test_ratio: float = 0.0) -> Paired:
     """Welch's test from means, deviations (n - 1) and numbers of results, at least 2 each."""
-    se, df = _welch_error(sd1, n1, sd2, n2)
+    se, df = _welch_error(sd1, n1, sd2, n2, test_ratio)
     if se == 0.0 and mean1 != mean2:
         raise InputError(
             "expected results that spread, but got two constant groups: without a spread there is nothing to test by"
@@ -156,9 +158,9 @@ def _welch(mean1: float, sd1: float, n1: int, mean2: float, sd2: float, n2: int)
     return _test(mean1 - mean2, se, df)
 
 
-def _welch_error(sd1: float, n1: int, sd2: float, n2: int) -> tuple[float, float]:
-    """The standard error of a difference of means, and its degrees of freedom."""
-    part1, part2 = sd1**2 / n1, sd2**2 / n2
+def _welch_error(sd1: float, n1: int, sd2: float, n2: int, test_ratio: float) -> tuple[float, float]:
+    """The (corrected) standard error of a difference of means, and its degrees of freedom."""
+    part1, part2 = sd1**2 / n1 + sd1**2 * test_ratio, sd2**2 / n2 + sd2**2 * test_ratio
     if part1 + part2 == 0.0:
         return 0.0, float(n1 + n2 - 2)
     return math.sqrt(part1 + part2), (part1 + part2) ** 2 / (part1**2 / (n1 - 1) + part2**2 / (n2 - 1))
@@ -237,9 +239,14 @@ def _approximated(ranks: Array, w: float) -> tuple[float, float]:
 
 
 def cohen_dz(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The mean paired difference in deviations of the differences; None where they do not spread."""
+    """The mean paired difference in deviations of the differences; None where they do not spread.
+
+    Without a spread Student's t is infinite and its p 0, which a handful of runs cannot show: nothing to test.
+    """
     difference = differences(first, second, at_least=2)
-    return _ratio(float(difference.mean()), float(difference.std(ddof=1)))
+    if np.ptp(difference) <= ROUNDING * max(map(abs, (*first, *second))):
+        return None
+    return float(difference.mean() / difference.std(ddof=1))
 
 
 def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
@@ -247,21 +254,16 @@ def hedges_g(first: Sequence[float], second: Sequence[float]) -> float | None:
     a, b = numbers(first, at_least=2), numbers(second, at_least=2)
     df = len(a) + len(b) - 2
     squares = (len(a) - 1) * float(a.var(ddof=1)) + (len(b) - 1) * float(b.var(ddof=1))
-    plain = _ratio(float(a.mean() - b.mean()), math.sqrt(squares / df))
+    mean, sd = float(a.mean() - b.mean()), math.sqrt(squares / df)
     # Hedges (1981): the expectation of the plain ratio is larger than the true one by this factor's inverse.
     shrink = math.exp(math.lgamma(df / 2) - math.lgamma((df - 1) / 2)) / math.sqrt(df / 2)
-    return None if plain is None else plain * shrink
+    return mean / sd * shrink if sd > ROUNDING * abs(mean) else None
 
 
 def superiority(first: Sequence[float], second: Sequence[float], *, paired: bool = False) -> float:
     """The share of all combinations, or of pairs, in which the first is greater; equal ones count half."""
     gaps = differences(first, second) if paired else np.subtract.outer(numbers(first), numbers(second))
     return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
-
-
-def _ratio(mean: float, sd: float) -> float | None:
-    # Differences that are equal up to rounding have no spread to measure by.
-    return mean / sd if sd > 1e-12 * abs(mean) else None
 
 
 def power_paired(
@@ -275,14 +277,22 @@ def power_paired(
 
 
 def power_welch(
-    difference: float, sd1: float, n1: int, sd2: float, n2: int, *, sides: Sides = "one", level: float = LEVEL
+    difference: float,
+    sd1: float,
+    n1: int,
+    sd2: float,
+    n2: int,
+    *,
+    test_ratio: float = 0.0,
+    sides: Sides = "one",
+    level: float = LEVEL,
 ) -> float:
     """The chance that two independent groups show a true difference of their means, given their deviations."""
     finite("difference", difference)
     for name, sd, n in (("1", sd1, n1), ("2", sd2, n2)):
         finite(f"sd{name}", sd, above=0.0)
         whole(f"n{name}", n, minimum=2)
-    se, df = _welch_error(sd1, n1, sd2, n2)
+    se, df = _welch_error(sd1, n1, sd2, n2, test_ratio)
     return _power(difference / se, df, sides, level)
 
 
@@ -299,11 +309,10 @@ def seeds_needed(
         sides, level: of the test; its power is to be 80%.
     """
     size = abs(effect)
+    rule: dict[str, Any] = {"test_ratio": test_ratio, "sides": sides, "level": level}
 
     def enough(n: int) -> bool:
-        if paired:
-            return power_paired(size, n, test_ratio=test_ratio, sides=sides, level=level) >= POWER
-        return power_welch(size, 1.0, n, 1.0, n, sides=sides, level=level) >= POWER
+        return (power_paired(size, n, **rule) if paired else power_welch(size, 1.0, n, 1.0, n, **rule)) >= POWER
 
     # By doubling first: far beyond what is needed the noncentral t is not computed well.
     high = FEWEST

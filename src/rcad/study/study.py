@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from rcad.data.dataset import Dataset, Splits
+from rcad.data.dataset import Dataset, Splits, parse_spec
 from rcad.errors import InputError, command, one_of, shown, whole
 from rcad.loss.likelihoods import Categorical
 from rcad.loss.method_rows import SEARCHED, Defaults, MethodRow, has_own, label, method_rows, sources
@@ -26,6 +26,7 @@ from rcad.runs.configure import configure
 from rcad.runs.files import dumps
 from rcad.runs.plain import config_id
 from rcad.runs.recipes import RECIPES
+from rcad.runs.record import RunRecord
 from rcad.runs.words import BY_CHANCE, FEW, own_words
 from rcad.study.backends import Backend, Metrics, is_table
 from rcad.study.space import Space, Values, applied, beginning, default_space, drawn, resolved, started
@@ -211,11 +212,12 @@ class Contestant(NamedTuple):
 
 
 def controls_of(rows: tuple[MethodRow, ...]) -> list[tuple[MethodRow, ...]]:
-    """RCAD's two controls: a random direction of the same length, and no step at all."""
+    """RCAD's two controls, with its settings as far as they have them: a random direction as far away, and no step."""
     if all(name != "rcad" for name, _ in rows):
         return []
-    controls = []
-    for control, shared in (("rcad_random", ("alpha", "lam", "norm", "bounds")), ("confidence_penalty", ("lam",))):
+    controls, parameters = [], method_defaults()
+    for control in ("rcad_random", "confidence_penalty"):
+        shared = parameters[control]
         swapped = [
             (control, [(k, v) for k, v in own if k in shared]) if name == "rcad" else (name, own) for name, own in rows
         ]
@@ -263,10 +265,16 @@ def at_start(config: RunConfig, rows: tuple[MethodRow, ...], problem: Problem) -
 
 
 def split_of(config: RunConfig, seed: int, dataset: Dataset) -> RunConfig:
-    """The config on the split that belongs to a seed: one of the standard ones where there are some."""
+    """The config on the split that belongs to a seed: the standard one of that number where there are some."""
     count = len(dataset.standard_splits)
-    data = replace(config.data, split=seed % count) if count and config.data.split is None else config.data
-    return replace(config, data=data, seed=seed)
+    if not count or config.data.split is not None:
+        return replace(config, seed=seed)
+    if seed >= count:
+        raise InputError(
+            f"expected seeds below {count}, the number of standard splits of {dataset.name}, but got {seed}; pass "
+            f"--seeds {count} or less"
+        )
+    return replace(config, data=replace(config.data, split=seed), seed=seed)
 
 
 def overlap(dataset: Dataset, splits: Splits) -> float:
@@ -276,6 +284,16 @@ def overlap(dataset: Dataset, splits: Splits) -> float:
     if splits.test_source == "own":
         return 0.0
     return len(splits.test) / (len(dataset.train) - len(splits.test))
+
+
+def overlap_of(records: Sequence[RunRecord]) -> float:
+    """The same of finished runs, 0 where all seeds share a test split; of a subset up to rounding."""
+    data, sizes = records[0].config.data, {name: split.size for name, split in records[0].splits.items()}
+    if len({record.splits.get("test") for record in records}) == 1:
+        return 0.0
+    if parse_spec(data.name)[1] is not None and data.split is None:  # a record has no number of the rows left out
+        return data.test_fraction / (1 - data.test_fraction)
+    return sizes["test"] / max(sizes["train"] + sizes.get("validation", 0), 1)
 
 
 def passes(method: Method, epochs: int) -> float:
