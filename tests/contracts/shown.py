@@ -3,6 +3,7 @@
 import hashlib
 import re
 from html import unescape
+from pathlib import Path
 
 VERDICTS = ("reproduced", "not reproduced", "opposite", "undecided")
 _NUMBER = re.compile(r"(?<![\w.])(?:[TF]\d\b|[<+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?%?)")
@@ -48,16 +49,11 @@ def _text(markup: str) -> str:
     return unescape(re.sub(r"<[^>]*>", "", markup))
 
 
-def markdown(text: str) -> list[str]:
+def markdown(page: Path) -> list[str]:
     """The rows of a Markdown page's tables, without their headers."""
-    lines = text.splitlines()
-    found = []
-    for number, line in enumerate(lines):
-        header = number + 1 < len(lines) and re.fullmatch(r"\|[\s:|-]+\|", lines[number + 1])
-        if line.startswith("|") and not header and not re.fullmatch(r"\|[\s:|-]+\|", line):
-            cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
-            found.append(row([_plain(cell) for cell in cells]))
-    return sorted(found)
+    text = re.sub(r"^\|.*\n\|[\s:|-]+\|$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = re.findall(r"^\|(.*?)\|*\s*$", text, re.MULTILINE)
+    return sorted(row([_plain(cell) for cell in re.split(r"(?<!\\)\|", line)]) for line in lines)
 
 
 def digest(rows: list[str]) -> str:

@@ -1,9 +1,9 @@
 """What other people's programs and scripts call: every public name and its signature, every command and option."""
 
+import contextlib
 import inspect
 import re
 from collections.abc import Mapping
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,11 +17,12 @@ _PATH = re.compile(r"\b(?:[A-Za-z_]\w*\.)+(?=[A-Za-z_])")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-def present(name: str) -> dict[str, str] | None:
-    """The names of a module and of its classes' members, each with its signature; None where a library is missing."""
-    module = _module(name)
+@pytest.mark.parametrize("name", MODULES)
+def test_names_and_signatures(name: str) -> None:
+    """Of a module and of its classes' members."""
+    module = {"rcad": rcad, "rcad.methods": rcad.methods}.get(name) or integration(name.rpartition(".")[2])
     if module is None:
-        return None
+        pytest.skip(f"the library of {name} is not installed")
     names = public(module)
     if name == "rcad.methods":
         names = sorted({*names, *(one for one in rcad.METHODS if hasattr(module, one))})
@@ -34,38 +35,19 @@ def present(name: str) -> dict[str, str] | None:
         found[one] = _described(value)
         if inspect.isclass(value):
             found |= {f"{one}.{member}": text for member, text in _members(value)}
-    return found
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_names_and_signatures(name: str) -> None:
-    found = present(name)
-    if found is None:
-        pytest.skip(f"the library of {name} is not installed")
     tables.check("names", name, found, key=name)
 
 
-def test_the_table_has_every_module() -> None:
+def test_the_table_has_every_module_and_every_name_is_listed() -> None:
     assert sorted(tables.load("names")) == sorted(MODULES)
-
-
-def test_every_name_is_listed() -> None:
     assert set(rcad.__all__) == {name for name in dir(rcad) if not name.startswith("__")}
-
-
-def _module(name: str) -> ModuleType | None:
-    if name in ("rcad", "rcad.methods"):
-        return rcad if name == "rcad" else rcad.methods
-    return integration(name.rpartition(".")[2])
 
 
 def _members(kind: type) -> list[tuple[str, str]]:
     """Public members that were written here, not in a library, and are not in the signature as fields."""
-    found = []
-    try:
+    found, fields = [], set[str]()
+    with contextlib.suppress(ValueError):
         fields = set(inspect.signature(kind).parameters)
-    except ValueError:
-        fields = set()
     for name in dir(kind):
         home = next((one for one in kind.__mro__ if name in vars(one)), None)
         made = re.fullmatch(r"set_\w+_request", name)  # by scikit-learn, of our parameters
@@ -113,33 +95,24 @@ def _type(annotation: Any) -> Any:
     return _Bare(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
 
 
-TYPERS = ("--install-completion", "--show-completion")
-
-
-def present_commands() -> dict[str, dict[str, str]]:
+def test_commands_and_options() -> None:
     """By the words of a command: each option with all its spellings, and what it takes."""
-    return {
-        " ".join(("rcad", *words)): dict(_option(option) for option in one.params if option.opts[0] not in TYPERS)
+    typers = ("--install-completion", "--show-completion")
+    found = {
+        " ".join(("rcad", *words)): dict(_option(option) for option in one.params if option.opts[0] not in typers)
         for words, one in commands()
     }
-
-
-def test_commands_and_options() -> None:
-    tables.check("commands", "commands", present_commands())
+    tables.check("commands", "commands", found)
 
 
 def _option(one: Any) -> tuple[str, str]:
-    spellings = " ".join([*one.opts, *one.secondary_opts])
-    if one.param_type_name == "argument":
-        spellings, parts = one.metavar, ["argument"]
-    else:
-        parts = ["switch" if one.is_flag else one.metavar]
-    if one.multiple or one.nargs != 1:
-        parts.append("repeatable")
-    if one.required:
-        parts.append("required")
-    if one.default is not None and one.default is not False:
-        parts.append(f"default {one.default}")
-    if one.envvar:
-        parts.append(f"${one.envvar}")
-    return spellings, ", ".join(parts)
+    argument = one.param_type_name == "argument"
+    notes = {
+        "repeatable": one.multiple or one.nargs != 1,
+        "required": one.required,
+        f"default {one.default}": one.default is not None and one.default is not False,
+        f"${one.envvar}": one.envvar,
+    }
+    kind = "argument" if argument else "switch" if one.is_flag else one.metavar
+    spellings = one.metavar if argument else " ".join([*one.opts, *one.secondary_opts])
+    return spellings, ", ".join([kind, *(note for note, holds in notes.items() if holds)])
