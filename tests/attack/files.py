@@ -17,11 +17,14 @@ from made import images, png, table, tar
 from rcad.study.compare import Comparison
 from rcad.study.tune import Tuning
 
-TRAIN = "train --data my.csv --target colour --quiet"
-FEW = f"{TRAIN} --epochs 2 --method erm"
-BEGUN = f"{TRAIN} --epochs 4 --method rcad(alpha=0.5) --runs begun --set train.batch_size=8"
+TARGET = "--data my.csv --target colour"
+FEW = f"train {TARGET} --quiet --epochs 2 --method erm"
+FROM = f"{FEW} --runs from"
+BEGUN = f"train {TARGET} --quiet --epochs 4 --method rcad(alpha=0.5) --runs begun --set train.batch_size=8"
 IMPORT = "data import images"
 PACK = "runs pack runs --out"
+COMPARE = f"compare {TARGET} --epochs 1 --quiet --budget 2 --methods erm,rcad --no-controls --seeds 3 --out comparison"
+TUNE = f"tune {TARGET} --epochs 1 --quiet --budget 2 --method rcad --out search"
 
 
 class Kind(NamedTuple):
@@ -37,64 +40,47 @@ class Kind(NamedTuple):
     weight: float = 10
 
 
-def _made(words: str) -> None:
-    done = called(*words.split())
-    assert done.code == 0, (words, done)
-
-
 def workshop() -> dict[str, Kind]:
     """Make the files in the current folder; the kinds by name."""
     os.environ |= {"RCAD_CACHE": str(Path("cache").absolute()), "RCAD_DATA": str(Path("data").absolute())}
     Path("my.csv").write_text(table())
     images()
     stopped(BEGUN, 12)
-    for words in (FEW, "evaluate all --suite calibration --out evaluation", f"{PACK} study.jsonl.gz", IMPORT):
-        _made(words)
-    return {**_runs(), **_begun(), **_own_data(), **_cached(), **_compared(), **_uci(), **_studies(), **_estimator()}
+    evaluate = "evaluate all --suite calibration --out evaluation"
+    for words in (FEW, evaluate, f"{PACK} study.jsonl.gz", IMPORT, COMPARE, TUNE):
+        done = called(*words.split())
+        assert done.code == 0, (words, done)
+    return {**_runs(), **_own_data(), **_studies(), **_others()}
 
 
 def _runs() -> dict[str, Kind]:
-    (folder,) = Path("runs").glob("*/")
-    run, from_weights = folder.name, f"{FEW} --set model.weights={folder}/model.safetensors --runs from"
-    predict, again = f"predict {run} --data my.csv --out p.csv", f"{PACK} again.jsonl.gz --force"
-    show, evaluate = f"runs show {run}", f"evaluate {run} --suite calibration"
+    (folder,), (begun,) = Path("runs").glob("*/"), Path("begun").glob("*/")
+    show, evaluate = f"runs show {folder.name}", f"evaluate {folder.name} --suite calibration"
+    predict, again = f"predict {folder.name} --data my.csv --out p.csv", f"{PACK} again.jsonl.gz --force"
     listed = ("runs list", show, "runs list --json", f"{show} --json", "runs export all.csv --force")
-    read = (*listed, FEW, evaluate, again, predict)
     packed = ("runs list --runs study.jsonl.gz", "runs unpack study.jsonl.gz --out unpacked")
-    weighed = (predict, f"{evaluate} --again --out evaluation", from_weights)
+    weighed = (
+        predict,
+        f"{evaluate} --again --out evaluation",
+        f"{FROM} --set model.weights={folder}/model.safetensors",
+    )
     evaluated = (f"{evaluate} --out evaluation", again)
     config = f"train --config {folder}/config.toml"
-    asked = (f"{config} --dry-run", f"{config} --dry-run --json")
-    asked += (f"{config} --runs from --epochs 1 --method erm --data my.csv --quiet",)
-    measured, both = folder / "evaluation/calibration.json", ("runs", "evaluation")
+    small = f"{config} --runs from --epochs 1 --method erm --data my.csv --quiet"
+    asked = (f"{config} --dry-run", f"{config} --dry-run --json", small)
+    read, both, go_on = (*listed, FEW, evaluate, again, predict), ("runs", "evaluation"), ((BEGUN,), ("begun",))
     return {
         "record": Kind(folder / "record.json", mutants.as_json, read, ("runs",), 20),
         "log": Kind(folder / "log.jsonl", mutants.as_lines, (show, FEW), ("runs",), 4),
         "config of a run": Kind(folder / "config.toml", mutants.as_toml, read[:2], ("runs",), 4),
         "weights": Kind(folder / "model.safetensors", mutants.as_tensors, weighed, ("runs", "from"), 8),
-        "evaluation": Kind(measured, mutants.as_json, evaluated, both, 4),
+        "evaluation": Kind(folder / "evaluation/calibration.json", mutants.as_json, evaluated, both, 4),
         "evaluation report": Kind("evaluation/evaluation.json", mutants.as_json, evaluated[:1], both[1:], 1),
-        "pack": Kind("study.jsonl.gz", mutants.as_pack, packed, ("unpacked",), 10),
+        "pack": Kind("study.jsonl.gz", mutants.as_pack, packed, ("unpacked",)),
         "config": Kind(folder / "config.toml", mutants.as_toml, asked, ("runs", "from"), 15),
-    }
-
-
-def _begun() -> dict[str, Kind]:
-    """Of a run that was stopped after a few steps."""
-    (folder,) = Path("begun").glob("*/")
-    return {
-        "checkpoint": Kind(folder / "checkpoint/last.safetensors", mutants.as_tensors, (BEGUN,), ("begun",), 5),
-        "log of a run under way": Kind(folder / "log.jsonl", mutants.as_lines, (BEGUN,), ("begun",), 4),
-        "record of a run under way": Kind(folder / "record.json", mutants.as_json, (BEGUN,), ("begun",), 4),
-    }
-
-
-def _cached() -> dict[str, Kind]:
-    (folder,) = Path("cache/images").glob("folders-*")
-    read = (IMPORT, "data verify")
-    return {
-        "cache manifest": Kind(folder / "manifest.json", mutants.as_manifest, read, ("cache",)),
-        "cached images": Kind(folder / "train_x.npy", mutants.as_array, read, ("cache",)),
+        "checkpoint": Kind(begun / "checkpoint/last.safetensors", mutants.as_tensors, *go_on, 5),
+        "log of a run under way": Kind(begun / "log.jsonl", mutants.as_lines, *go_on, 4),
+        "record of a run under way": Kind(begun / "record.json", mutants.as_json, *go_on, 4),
     }
 
 
@@ -121,11 +107,11 @@ def _own_data() -> dict[str, Kind]:
         words = f"data import {file.removesuffix('/labels.csv')} {more}"
         return Kind(file, mutate, (words, f"{words} --json"), ("cache",), weight)
 
-    target = "--target colour"
-    tables = (f"data import my.csv {target}", f"{FEW} --runs from", f"suggest-alpha --data my.csv {target}")
+    words = "data import my.csv --target colour"
+    tables = (words, f"{words} --json", FROM, f"suggest-alpha {TARGET}")
     kinds = {
-        "CSV": Kind("my.csv", mutants.as_text, (*tables, f"{tables[0]} --json"), ("from",), 20),
-        "Parquet": imported("my.parquet", mutants.raw, target),
+        "CSV": Kind("my.csv", mutants.as_text, tables, ("from",), 20),
+        "Parquet": imported("my.parquet", mutants.raw, "--target colour"),
         "Parquet images": imported("photos.parquet", mutants.raw),
         "npy": imported("my.npy", mutants.as_array, "--target 2"),
         "npz": imported("my.npz", mutants.as_zip),
@@ -133,7 +119,7 @@ def _own_data() -> dict[str, Kind]:
         "tar": imported("a.tar.gz", mutants.as_tar),
         "zip": imported("b.zip", mutants.as_zip, "", 8),
         "labels": imported("flat/labels.csv", mutants.as_text, "", 6),
-        "PyTorch weights": Kind("w.pt", mutants.as_zip, (f"{FEW} --set model.weights=w.pt --runs from",), ("from",), 6),
+        "PyTorch weights": Kind("w.pt", mutants.as_zip, (f"{FROM} --set model.weights=w.pt",), ("from",), 6),
     }
     for suffix in ("png", "bmp", "jpg", "gif", "tif", "webp", "ppm"):
         file = f"images/class0/0.{suffix}"
@@ -158,39 +144,33 @@ def _studies() -> dict[str, Kind]:
     return kinds
 
 
-def _compared() -> dict[str, Kind]:
-    """What `compare` and `tune` leave: the same command reads it, and a program."""
-    few = "--data my.csv --target colour --epochs 1 --quiet --budget 2 --out"
-    compare = f"compare --methods erm,rcad --no-controls --seeds 3 {few} comparison"
-    tune = f"tune --method rcad {few} search"
-    kinds = {}
-    for words, name, file in ((compare, "comparison", "compare"), (tune, "search", "rcad")):
-        _made(words)
-        kinds[name] = Kind(f"{name}/{file}.json", mutants.as_json, (words, name, name, name), (name,), 3)
-    return kinds
-
-
-def _uci() -> dict[str, Kind]:
-    """A set of UCI's with one of its splits."""
-    folder = Path("data/uci/yacht")
-    folder.mkdir(parents=True)
-    np.savetxt(folder / "data.txt", np.random.default_rng(0).normal(size=(30, 3)))
-    for name, numbers in {"features": (0, 1), "target": (2,), "train_0": range(3, 30), "test_0": range(3)}.items():
-        np.savetxt(folder / f"index_{name}.txt", np.array(numbers), fmt="%d")
-    (folder / "n_splits.txt").write_text("1\n")
-    train = "train --data yacht --method erm --epochs 1 --quiet --runs from"
-    names = ("data", "index_train_0", "n_splits")
-    read = (train, f"{train} --set data.split=0")
-    return {f"UCI {name}": Kind(folder / f"{name}.txt", mutants.as_text, read, ("from",), 2) for name in names}
-
-
-def _estimator() -> dict[str, Kind]:
+def _others() -> dict[str, Kind]:
+    """The cache, what `compare` and `tune` leave, an estimator, and a set of UCI's with one of its splits."""
     from rcad.integrations.sklearn import RCADClassifier
 
     numbers = np.random.default_rng(0).normal(size=(40, 3))
     made = RCADClassifier(hidden_layer_sizes=(4,), max_iter=2).fit(numbers, np.where(numbers[:, 0] > 0, "a", "b"))
     made.save("estimator.safetensors")
-    return {"scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",))}
+    uci = Path("data/uci/yacht")
+    uci.mkdir(parents=True)
+    np.savetxt(uci / "data.txt", numbers[:30])
+    for name, rows in {"features": (0, 1), "target": (2,), "train_0": range(3, 30), "test_0": range(3)}.items():
+        np.savetxt(uci / f"index_{name}.txt", np.array(rows), fmt="%d")
+    (uci / "n_splits.txt").write_text("1\n")
+    train = "train --data yacht --method erm --epochs 1 --quiet --runs from"
+    (cached,), cache = Path("cache/images").glob("folders-*"), ((IMPORT, "data verify"), ("cache",))
+    compare, tune = (COMPARE, *["comparison"] * 3), (TUNE, *["search"] * 3)
+    kinds = {
+        "cache manifest": Kind(cached / "manifest.json", mutants.as_manifest, *cache),
+        "cached images": Kind(cached / "train_x.npy", mutants.as_array, *cache),
+        "comparison": Kind("comparison/compare.json", mutants.as_json, compare, ("comparison",), 3),
+        "search": Kind("search/rcad.json", mutants.as_json, tune, ("search",), 3),
+        "scikit-learn state": Kind("estimator.safetensors", mutants.as_tensors, ("estimator",)),
+    }
+    for name in ("data", "index_train_0", "n_splits"):
+        read = (train, f"{train} --set data.split=0")
+        kinds[f"UCI {name}"] = Kind(uci / f"{name}.txt", mutants.as_text, read, ("from",), 2)
+    return kinds
 
 
 def _predict() -> None:

@@ -9,10 +9,11 @@ import functools
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from safetensors.numpy import load_file
 
@@ -30,29 +31,7 @@ TIMES = frozenset(
 )
 """Keys of records whose values differ from one call to the next."""
 OWN = "--data my.csv --target colour"
-MOST_KILLS = 12
-"""Of one round; then the command is left alone."""
-
-
-class Round(NamedTuple):
-    """A command that is disturbed, the folder that it fills, and one that must be there before it starts."""
-
-    command: str
-    out: str = "out"
-    given: str = ""
-
-    def start(self, **options: Any) -> Forked:
-        return Forked(*self.command.split(), **options)
-
-
-ROUNDS = {
-    "train": Round(f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8", "runs"),
-    "tune": Round(f"tune {OWN} --method rcad --budget 3 --epochs 4 --out out"),
-    "compare": Round(f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out out"),
-    "evaluate": Round("evaluate all --suite calibration,ood --runs done --out seen", "done", "done"),
-    "paper": Round("paper run F7 --scale smoke --out out"),
-    "report": Round("paper report --results records --out out", "out", "records"),
-}
+MOST_KILLS = 12  # of one round; then the command is left alone
 
 
 def plain(value: Any) -> Any:
@@ -79,122 +58,129 @@ def made(folder: Path) -> dict[str, Any]:
     return {str(path.relative_to(folder)): content(path) for path in paths}
 
 
-def finished(folder: Path) -> dict[str, Any]:
-    """The final records below a folder, whole."""
-    records = {str(path): saved(path) for path in folder.rglob("record.json")}
-    return {path: record for path, record in records.items() if record["status"] == "done"}
+@dataclass
+class Round:
+    """A command that is disturbed, the folder that it fills, and one that must be there before it starts.
 
+    It works in a folder of its own, which is new every time; an undisturbed call has the last word.
+    """
 
-class Attack:
-    """Rounds of disturbed commands; `events` are those of the present one."""
+    name: str
+    command: str
+    out: str = "out"
+    given: str = ""
 
-    def __init__(self, seed: int, only: tuple[str, ...]) -> None:
-        """Undisturbed calls, which load all that is needed and say what must come out, and how long it takes."""
-        self.draw, self.only, self.events = Random(seed), only, list[Event]()
-        self.seconds: dict[str, float] = {}
-        self.reference: dict[str, Any] = {}
-        Path("my.csv").write_text(table())
-        Path("records/alpha").mkdir(parents=True)
-        shutil.copy(RESULTS / "alpha/alpha.json", "records/alpha")
-        for method in ("erm", "rcad"):
-            assert run(f"train {OWN} --epochs 1 --runs done --quiet --method {method}".split()) == 0
-        for name in only:
-            with self._folder(name):
-                # In this process: what it imports, its children need not.
-                assert run(ROUNDS[name].command.split()) == 0, name
-            with self._folder(name) as out:
-                started = time.monotonic()
-                assert self._ended(name) == 0, self.events
-                self.seconds[name], self.reference[name] = time.monotonic() - started, made(out)
+    def __post_init__(self) -> None:
+        self.events: list[Event] = []
 
     @contextlib.contextmanager
-    def _folder(self, name: str) -> Iterator[Path]:
-        """Work in a new folder that holds what the command needs; gives the one that it fills."""
-        folder, given = Path(f"round-{name}"), ROUNDS[name].given
+    def folder(self) -> Iterator[Path]:
+        folder = Path(f"round-{self.name}")
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        shutil.copytree(self.given or "empty", folder / self.given)
         shutil.copy("my.csv", folder)
-        if given:
-            shutil.copytree(given, folder / given)
         with contextlib.chdir(folder):
-            yield Path(ROUNDS[name].out)
+            yield Path(self.out)
 
-    def _fault(self, kind: str, name: str, what: str) -> None:
-        self.events.append({"fault": kind, "command": name, "what": what[:600]})
+    def prepare(self) -> None:
+        """Undisturbed calls, which load all that is needed and say what must come out, and how long it takes."""
+        with self.folder():
+            assert run(self.command.split()) == 0  # in this process: what it imports, its children need not
+        with self.folder() as out:
+            started = time.monotonic()
+            self.ended(self.start())
+            self.seconds, self.reference = time.monotonic() - started, made(out)
+            assert self.events == []
 
-    def _ended(self, name: str, child: Forked | None = None, *, may_refuse: bool = False) -> int | None:
+    def disturbed(self, disturb: Callable[[Random], None], draw: Random) -> list[Event]:
+        """What was tried, and what an undisturbed call then leaves otherwise than the first time."""
+        self.events = []
+        with self.folder() as out:
+            disturb(draw)
+            if self.ended(self.start()) == 0:
+                found = made(out)
+                self.kept(self.reference, found)
+                self.fault("doubled", *(found.keys() - self.reference.keys()))
+                self.fault(
+                    "left behind", *(path for path in out.rglob(".*.partial") if self.name in ("train", "evaluate"))
+                )
+        return self.events
+
+    def start(self, **options: Any) -> Forked:
+        return Forked(*self.command.split(), **options)
+
+    def fault(self, kind: str, *what: object) -> None:
+        self.events += [{"fault": kind, "command": self.name, "what": str(one)[-600:]} for one in what]
+
+    def ended(self, child: Forked, *, may_refuse: bool = False) -> int | None:
         """The exit code of a command; any but 0 is a fault, but where it may refuse in words of ours."""
-        child = child or ROUNDS[name].start()
         code, said = child.wait(), child.said("err")
         refused = may_refuse and code == 2 and "rcad: " in said and "unexpected" not in said
         if code != 0 and not refused:
-            self._fault("crashes" if code is None or code < 0 else OURS, name, f"exit code {code}: {said[-400:]}")
+            self.fault("crashes" if code is None or code < 0 else OURS, f"exit code {code}: {said}")
         return code
 
-    def _kept(self, name: str, wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    def kept(self, wanted: dict[str, Any], found: dict[str, Any]) -> None:
         """What was there is there as it was."""
-        for path, value in wanted.items():
-            if found.get(path) != value:
-                self._fault("different" if path in found else "lost", name, path)
+        self.fault("lost", *(wanted.keys() - found.keys()))
+        self.fault("different", *(path for path in wanted.keys() & found.keys() if found[path] != wanted[path]))
 
-    def killed(self, name: str) -> None:
+    def killed(self, draw: Random) -> None:
         """The command is killed until it is done."""
         before: dict[str, Any] = {}
         for _ in range(MOST_KILLS):
-            child = ROUNDS[name].start()
-            if child.wait(self.draw.uniform(0.0, 0.6 * self.seconds[name])) is not None:
+            child = self.start()
+            if child.wait(draw.uniform(0.0, 0.6 * self.seconds)) is not None:
                 break
             child.kill()
-            self.events.append({"killed": name})
-            try:
-                after = finished(Path(ROUNDS[name].out))
-            except (OSError, ValueError) as error:
-                self._fault("lost", name, str(error))
-            else:
-                self._kept(name, before, after)
-                before = after
+            self.events.append({"killed": self.name})
+            records = {str(path): saved(path) for path in Path(self.out).rglob("record.json")}
+            self.kept(before, records)
+            before = {path: record for path, record in records.items() if record["status"] == "done"}
 
-    def shared(self, name: str) -> None:
+    def shared(self, draw: Random) -> None:
         """Several processes make one sweep, of which one is killed."""
-        children = [ROUNDS[name].start() for _ in range(3)]
-        time.sleep(self.draw.uniform(0.0, self.seconds[name]))
-        children[0].kill()
-        self.events += [{"killed": name}, *[{"tried": "processes on one sweep"}] * 3]
-        for child in children[1:]:
-            self._ended(name, child, may_refuse=True)
+        first, *others = (self.start() for _ in range(3))
+        time.sleep(draw.uniform(0.0, self.seconds))
+        first.kill()
+        self.events += [{"killed": self.name}, *[{"tried": "processes on one sweep"}] * 3]
+        for child in others:
+            self.ended(child, may_refuse=True)
 
-    def full(self, name: str) -> None:
+    def full(self, draw: Random) -> None:
         """The disk holds no file larger than so much; afterwards it has room again."""
-        largest = self.draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000))
-        self._ended(name, ROUNDS[name].start(largest_file=largest), may_refuse=True)
+        largest = draw.choice((0, 100, 300, 1000, 3000, 5000, 10_000, 30_000))
         self.events.append({"tried": "full disks"})
-
-    def rounds(self) -> Iterator[list[Event]]:
-        """Without end: mostly kills, in between several processes and full disks. An undisturbed call is the last."""
-        often = [name for name in self.only for _ in range(3 if name == "train" else 1)]
-        while True:
-            kills = [(self.killed, name) for name in self.draw.sample(often, len(often))]
-            for disturb, name in (*kills, (self.shared, self.only[0]), (self.full, self.draw.choice(self.only))):
-                self.events = []
-                with self._folder(name) as out:
-                    disturb(name)
-                    if self._ended(name) == 0:
-                        self._looked(name, out)
-                yield self.events
-
-    def _looked(self, name: str, out: Path) -> None:
-        """What an undisturbed call leaves is what it left the first time."""
-        found, wanted = made(out), self.reference[name]
-        self._kept(name, wanted, found)
-        left = [str(path) for path in out.rglob(".*.partial") if name in ("train", "evaluate")]
-        for kind, paths in (("doubled", found.keys() - wanted.keys()), ("left behind", left)):
-            if paths:
-                self._fault(kind, name, ", ".join(paths))
+        self.ended(self.start(largest_file=largest), may_refuse=True)
 
 
-def attacks(seed: int, only: tuple[str, ...] = tuple(ROUNDS)) -> Iterator[list[Event]]:
-    """What each round tried and found, in a folder of this process."""
+ROUNDS = (
+    Round("train", f"train {OWN} --method rcad --epochs 12 --seeds 3 --batch-size 8", "runs"),
+    Round("tune", f"tune {OWN} --method rcad --budget 3 --epochs 4 --out out"),
+    Round("compare", f"compare {OWN} --methods erm,rcad --budget 2 --seeds 3 --epochs 3 --out out"),
+    Round("evaluate", "evaluate all --suite calibration,ood --runs done --out seen", "done", "done"),
+    Round("paper", "paper run F7 --scale smoke --out out"),
+    Round("report", "paper report --results records --out out", "out", "records"),
+)
+
+
+def attacks(seed: int, rounds: Sequence[Round] = ROUNDS) -> Iterator[list[Event]]:
+    """What each round tried and found, in a folder of this process: mostly kills, three times as many of the first."""
     os.environ["RCAD_CACHE"] = str(Path("cache").absolute())
     # So often that most kills meet a checkpoint, or the middle of one.
     Place.of = functools.partial(Place.of, checkpoint_seconds=0.01)  # type: ignore[method-assign]
-    yield from Attack(seed, only).rounds()
+    Path("my.csv").write_text(table())
+    for folder in ("records/alpha", "empty"):
+        Path(folder).mkdir(parents=True)
+    shutil.copy(RESULTS / "alpha/alpha.json", "records/alpha")
+    for method in ("erm", "rcad"):
+        assert run(f"train {OWN} --epochs 1 --runs done --quiet --method {method}".split()) == 0
+    for one in rounds:
+        one.prepare()
+    draw, often = Random(seed), (*rounds, *rounds[:1] * 2)
+    while True:
+        for one in draw.sample(often, len(often)):
+            yield one.disturbed(one.killed, draw)
+        yield rounds[0].disturbed(rounds[0].shared, draw)
+        one = draw.choice(rounds)
+        yield one.disturbed(one.full, draw)

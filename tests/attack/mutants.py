@@ -37,8 +37,7 @@ TAR_TEXTS = (b"-1", b"../../x", b"/x", b"\x80" + b"\0" * 7 + b"\xff" * 4, b"S", 
 
 def value(draw: Random) -> Any:
     """Anything that JSON can hold, and some that no reader expects."""
-    several = [draw.choice((*NUMBERS, *TEXTS)) for _ in range(draw.randrange(1, 4))]
-    deep: Any = 0
+    several, deep = draw.choices((*NUMBERS, *TEXTS), k=draw.randrange(1, 4)), 0
     for _ in range(draw.choice((3, 60, 200))):
         deep = draw.choice(([deep], {"x": deep}))
     simple = draw.choice(NUMBERS), draw.choice(TEXTS), json.loads(draw.choice(OTHERS))
@@ -143,13 +142,10 @@ def as_pack(data: bytes, draw: Random) -> bytes:
 @_or_raw
 def as_manifest(data: bytes, draw: Random) -> bytes:
     """A cache's manifest whose checksum fits."""
-    plain = json.loads(data)
-    plain.pop("checksum")
-    changed = tree(plain, draw)
-    if not isinstance(changed, dict):
-        return _dumped(changed)
-    checksum = hashlib.sha256(json.dumps(changed, sort_keys=True).encode("utf-8", "replace")).hexdigest()
-    return _dumped({**changed, "checksum": checksum})
+    changed = tree({key: value for key, value in json.loads(data).items() if key != "checksum"}, draw)
+    if isinstance(changed, dict):
+        changed["checksum"] = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+    return _dumped(changed)
 
 
 @_or_raw
@@ -179,11 +175,8 @@ def as_text(data: bytes, draw: Random) -> bytes:
     rows = [line.split(b",") for line in data.split(b"\n")]
     row, word, change = draw.choice(rows), draw.choice(CELLS), draw.randrange(5)
     at = draw.randrange(len(row))
-    if change == 4:
-        for other in rows[1:]:
-            other[0] = word
-    else:
-        row[at : at + (change != 2)] = [] if change == 3 else [word]
+    for cells in rows[1:] if change == 4 else [row]:
+        cells[at : at + (change != 2)] = [] if change == 3 else [word]
     return b"\n".join(map(b",".join, rows))
 
 
@@ -216,11 +209,9 @@ def as_zip(data: bytes, draw: Random) -> bytes:
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for one, inside in members:
             archive.writestr(one, inside)
-    whole = bytearray(made.getvalue())
-    if draw.random() < 0.3 and (place := whole.rfind(b"PK\x01\x02")) >= 0:
-        place += draw.randrange(4, 46)
-        whole[place : place + 4] = draw.randbytes(4)
-    return bytes(whole)
+    whole = made.getvalue()
+    place = whole.rfind(b"PK\x01\x02") + draw.randrange(4, 46)
+    return whole if draw.random() < 0.7 else whole[:place] + draw.randbytes(4) + whole[place + 4 :]
 
 
 @_or_raw
