@@ -24,8 +24,7 @@ from attack.readers import BOUNDS, OURS, Event
 from rcad.runs.record import versions
 
 RECORD = Path(__file__).parents[2] / "results" / "attack" / "attack.json"
-WORKERS = 2
-"""Of each kind: kills wait, and mutants compute."""
+WORKERS = 2  # of each kind: kills wait, and mutants compute
 HELD = ("lost", "doubled", "different", OURS, "crashes", BOUNDS, "left behind")
 
 
@@ -39,9 +38,10 @@ def attack(folder: Path, *workers: Iterator[list[Event]], until: float = math.in
     events: list[Event] = []
     for place, process in copies.items():
         process.join()
-        events += map(json.loads, (place / "told").read_text().splitlines())
+        log = (place / "log").read_text()
+        events += [json.loads(line) for line in log.splitlines() if line.startswith('{"')]
         if process.exitcode != 0:
-            events += [{"fault": "crashes", "code": process.exitcode, "log": (place / "log").read_text()[-2000:]}]
+            events += [{"fault": "crashes", "code": process.exitcode, "log": log[-2000:]}]
     tried, killed, found = (Counter(one[key] for one in events if key in one) for key in ("tried", "killed", "fault"))
     return {
         "tried": {"kills": killed.total(), **dict(sorted(tried.items()))},
@@ -56,14 +56,13 @@ def _work(folder: Path, worker: Iterator[list[Event]], until: float) -> None:
     (folder / "work").mkdir(parents=True)
     os.chdir(folder / "work")
     sys.stdout = sys.stderr = (folder / "log").open("w", 1)  # whose end says where it died
-    with (folder / "told").open("w", 1) as told:
-        for events in worker:
-            for event in events:
-                print(json.dumps(event), file=told)
-                if "fault" in event:
-                    print(json.dumps(event)[:400], file=sys.__stderr__)
-            if time.time() >= until:
-                break
+    for events in worker:
+        for event in events:
+            print(json.dumps(event))
+            if "fault" in event:
+                print(json.dumps(event)[:400], file=sys.__stderr__)
+        if time.time() >= until:
+            break
 
 
 def main() -> int:

@@ -57,23 +57,22 @@ FILES = {
 
 
 def damage(path: Path, kind: str, chance: Random) -> None:
-    """Damage a file in this way."""
     content = path.read_bytes()
     size = len(content)
     at, bit = chance.randrange(size // 3, size - 1), chance.randrange(8 * size)
+    contents = {
+        "half": content[: size // 2],
+        "empty": b"",
+        "zeros": bytes(size),
+        "zero tail": content[:at] + bytes(size - at),
+        "garbage tail": content[:at] + chance.randbytes(size - at),
+        "one bit": (int.from_bytes(content, "little") ^ 1 << bit).to_bytes(size, "little"),
+    }
     path.unlink()
-    if kind == "a folder in its place":
-        path.mkdir()
-    elif kind != "missing":
-        contents = {
-            "half": content[: size // 2],
-            "empty": b"",
-            "zeros": bytes(size),
-            "zero tail": content[:at] + bytes(size - at),
-            "garbage tail": content[:at] + chance.randbytes(size - at),
-            "one bit": (int.from_bytes(content, "little") ^ 1 << bit).to_bytes(size, "little"),
-        }
+    if kind in contents:
         path.write_bytes(contents[kind])
+    elif kind != "missing":
+        path.mkdir()
 
 
 def stopped(words: str, most: int = 3) -> None:
@@ -104,8 +103,7 @@ def make(whole: Path) -> Path:
 def attack(whole: Path, file: str, kind: str, chance: Random) -> dict[str, str]:
     """Damage a copy, follow what the commands say, and see that all is as it was: else an AssertionError.
 
-    It is "healed" by the next command, or "named" by it with the command that heals; or "harmless" where the file still
-    says the same, as after a flipped bit in an exponent's letter.
+    The next command heals it, or names the command that does; it is harmless where the file still says the same.
     """
     about = FILES[file]
     words = about.command.split()

@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import torch
+from PIL import Image
 
 from attack import mutants
 from attack.damage import stopped
 from attack.mutants import Mutate
 from contracts.house import RESULTS, called
 from made import images, png, table, tar
+from rcad.integrations.sklearn import RCADClassifier
 from rcad.study.compare import Comparison
 from rcad.study.tune import Tuning
 
@@ -85,12 +91,6 @@ def _runs() -> dict[str, Kind]:
 
 
 def _own_data() -> dict[str, Kind]:
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet as pq
-    import torch
-    from PIL import Image
-
     pq.write_table(pa.csv.read_csv("my.csv"), "my.parquet")
     pq.write_table(pa.table({"img": [{"bytes": png(seed=i)} for i in range(8)], "label": [0, 1] * 4}), "photos.parquet")
     numbers = np.random.default_rng(0).normal(size=(60, 2))
@@ -146,8 +146,6 @@ def _studies() -> dict[str, Kind]:
 
 def _others() -> dict[str, Kind]:
     """The cache, what `compare` and `tune` leave, an estimator, and a set of UCI's with one of its splits."""
-    from rcad.integrations.sklearn import RCADClassifier
-
     numbers = np.random.default_rng(0).normal(size=(40, 3))
     made = RCADClassifier(hidden_layer_sizes=(4,), max_iter=2).fit(numbers, np.where(numbers[:, 0] > 0, "a", "b"))
     made.save("estimator.safetensors")
@@ -173,15 +171,8 @@ def _others() -> dict[str, Kind]:
     return kinds
 
 
-def _predict() -> None:
-    from rcad.integrations.sklearn import RCADClassifier
-
-    RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3)))
-
-
-PROGRAMS: dict[str, Callable[[], object]] = {
-    "estimator": _predict,
+PROGRAMS: dict[str, Callable[[], object]] = {  # what programs do with files of ours
+    "estimator": lambda: RCADClassifier.load("estimator.safetensors").predict_proba(np.zeros((2, 3))),
     "comparison": lambda: str(Comparison.read("comparison/compare.json")),
     "search": lambda: str(Tuning.read("search/rcad.json")),
 }
-"""What programs do with files of ours."""

@@ -1,6 +1,5 @@
 """Files changed at random, as bytes and inside their structure: the same seed gives the same mutant."""
 
-import functools
 import gzip
 import hashlib
 import io
@@ -87,14 +86,6 @@ def raw(data: bytes, draw: Random) -> bytes:
     return data
 
 
-def _or_raw(mutate: Mutate) -> Mutate:
-    return functools.wraps(mutate)(lambda data, draw: (raw if draw.random() < 0.25 else mutate)(data, draw))
-
-
-def _dumped(plain: Any) -> bytes:
-    return json.dumps(plain).encode("utf-8", "surrogatepass")
-
-
 def _believed(plain: Any, draw: Random) -> Any:
     """Mostly without the checksum: files of early versions have none, so that what they say is believed."""
     if isinstance(plain, dict) and draw.random() < 0.7:
@@ -102,24 +93,17 @@ def _believed(plain: Any, draw: Random) -> Any:
     return plain
 
 
-def _one_line_of(lines: list[bytes], draw: Random) -> None:
-    at = draw.randrange(len(lines))
-    lines[at] = _dumped(tree(json.loads(lines[at]), draw))
-
-
-@_or_raw
 def as_json(data: bytes, draw: Random) -> bytes:
-    return _dumped(_believed(tree(json.loads(data), draw), draw))
+    return json.dumps(_believed(tree(json.loads(data), draw), draw)).encode()
 
 
-@_or_raw
 def as_lines(data: bytes, draw: Random) -> bytes:
     lines = data.splitlines()
-    _one_line_of(lines, draw)
+    at = draw.randrange(len(lines))
+    lines[at] = json.dumps(tree(json.loads(lines[at]), draw)).encode()
     return b"\n".join(lines) + b"\n"
 
 
-@_or_raw
 def as_toml(data: bytes, draw: Random) -> bytes:
     plain = tree(tomllib.loads(data.decode()), draw)
     pairs = plain.items() if isinstance(plain, dict) else [("top", plain)]
@@ -127,28 +111,25 @@ def as_toml(data: bytes, draw: Random) -> bytes:
     return "\n".join(lines).replace("null", '"none"').encode("utf-8", "replace")
 
 
-@_or_raw
 def as_pack(data: bytes, draw: Random) -> bytes:
     """A pack whose checksum fits, whatever its lines say."""
     header, *lines = gzip.decompress(data).splitlines()
-    of_header = draw.random() < 1 / (len(lines) + 1)
-    if not of_header:
-        _one_line_of(lines, draw)
+    at = draw.randrange(len(lines) + 1)
+    if at < len(lines):
+        lines[at] = json.dumps(tree(json.loads(lines[at]), draw)).encode()
     body = b"".join(line + b"\n" for line in lines)
     plain = {**json.loads(header), "sha256": hashlib.sha256(body).hexdigest()}
-    return gzip.compress(_dumped(tree(plain, draw) if of_header else plain) + b"\n" + body)
+    return gzip.compress(json.dumps(plain if at < len(lines) else tree(plain, draw)).encode() + b"\n" + body)
 
 
-@_or_raw
 def as_manifest(data: bytes, draw: Random) -> bytes:
     """A cache's manifest whose checksum fits."""
     changed = tree({key: value for key, value in json.loads(data).items() if key != "checksum"}, draw)
     if isinstance(changed, dict):
         changed["checksum"] = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
-    return _dumped(changed)
+    return json.dumps(changed).encode()
 
 
-@_or_raw
 def as_tensors(data: bytes, draw: Random) -> bytes:
     """A safetensors file: its header, the JSON inside its header, or the bytes of its tensors."""
     (length,) = struct.unpack("<Q", data[:8])
@@ -165,13 +146,11 @@ def as_tensors(data: bytes, draw: Random) -> bytes:
     elif what == "body":
         at = draw.randrange(max(1, len(body) - 8))
         body = body[:at] + draw.choice((b"\0" * 8, b"\xff" * 8, draw.randbytes(8))) + body[at + 8 :]
-    text = _dumped(header)
+    text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + body
 
 
-@_or_raw
 def as_text(data: bytes, draw: Random) -> bytes:
-    """Cells and lines of a table."""
     rows = [line.split(b",") for line in data.split(b"\n")]
     row, word, change = draw.choice(rows), draw.choice(CELLS), draw.randrange(5)
     at = draw.randrange(len(row))
@@ -180,7 +159,6 @@ def as_text(data: bytes, draw: Random) -> bytes:
     return b"\n".join(map(b",".join, rows))
 
 
-@_or_raw
 def as_array(data: bytes, draw: Random) -> bytes:
     """The header of an .npy file, or the bytes after it."""
     start = 10 + struct.unpack("<H", data[8:10])[0]
@@ -193,7 +171,6 @@ def as_array(data: bytes, draw: Random) -> bytes:
     return data[:8] + struct.pack("<H", len(header)) + header + data[start:]
 
 
-@_or_raw
 def as_zip(data: bytes, draw: Random) -> bytes:
     """Members of a zip or npz: contents, names, sizes in the directory."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -214,7 +191,6 @@ def as_zip(data: bytes, draw: Random) -> bytes:
     return whole if draw.random() < 0.7 else whole[:place] + draw.randbytes(4) + whole[place + 4 :]
 
 
-@_or_raw
 def as_tar(data: bytes, draw: Random) -> bytes:
     """Headers of a tar, with checksums that fit."""
     plain = bytearray(gzip.decompress(data))

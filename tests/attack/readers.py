@@ -6,23 +6,23 @@ import shutil
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from attack import damage
 from attack.files import PROGRAMS, workshop
-from attack.mutants import NUMBERS, TEXTS
+from attack.mutants import NUMBERS, TEXTS, raw
 from contracts.house import Result, called
-from rcad.errors import LONGEST, InputError
+from rcad.errors import InputError
 from rcad.runs.config import KEYS
 
-Event = dict[str, Any]
-"""What was tried, under "tried", or what went wrong, under "fault" by its name in the record."""
+Event = dict[str, Any]  # what was tried, under "tried", or what went wrong, under "fault" by its name in the record
 BOUNDS, OURS = "messages out of bounds", "exceptions that are not ours"
-SECONDS = 60
-"""A command that takes longer does not come to an end."""
+SECONDS = 60  # a command that takes longer does not come to an end
 MEMORY = 12 << 30
+LONGEST = 300
 
 OPTIONS = (
     *("--data", "--method", "--target", "--task", "--size", "--drop", "--labels", "--recipe", "--model", "--set"),
@@ -78,52 +78,51 @@ def fault(done: Result) -> str | None:
     if done.code not in (0, 2) or "rcad: unexpected" in done.err or "Traceback" in done.err:
         return OURS
     control = any((ord(one) < 32 and one not in "\n\t") or 127 <= ord(one) < 160 for one in done.out + done.err)
-    one_line = done.code == 0 or (len(lines) == 1 and done.err.startswith("rcad: ") and done.err.endswith("\n"))
-    # What a check found is its answer.
-    beside = done.code == 2 and done.out and "checked," not in done.out
+    one_line = len(lines) == 1 and done.err.startswith("rcad: ") and done.err.endswith("\n")
+    alone = not done.out or "checked," in done.out  # what a check found is its answer
     long = any(len(line) > LONGEST for line in lines)
-    return BOUNDS if control or not one_line or beside or long else None
+    return BOUNDS if control or long or (done.code == 2 and not (one_line and alone)) else None
 
 
-class Reading:
-    """The workshop, and what is tried on it: mutants, damages and bad commands, each told by its number."""
+def attacks(seed: int, start: int = 0, step: int = 1) -> Iterator[list[Event]]:
+    """Mutants, damages and bad commands in a folder of this process, each told by its number: how they ended.
 
-    def __init__(self, seed: int) -> None:
-        self.seed, self.kinds = seed, workshop()
-        self.kept = shutil.copytree(".", Path("../kept").absolute(), symlinks=True)
-        self.damaged = damage.make(Path("../damaged/whole").absolute())
-
-    def attack(self, number: int) -> list[Event]:
-        """What was tried, and what went wrong; then everything is as it was."""
-        draw = Random(f"{self.seed}/{number}")
+    After each of them everything is as it was.
+    """
+    kinds, kept = workshop(), shutil.copytree(".", Path("../kept").absolute(), symlinks=True)
+    damaged = damage.make(Path("../damaged/whole").absolute())
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for number in itertools.count(start, step):
+        print("mutant", number)
+        draw = Random(f"{seed}/{number}")
         what = draw.choices(("mutants", "damages", "bad commands"), (94, 3, 3))[0]
+        file, resets = "my.csv", ("runs", "from", "unpacked", "evaluation")
         if what == "damages":
             on = draw.choice(tuple(damage.FILES)), draw.choice(damage.KINDS)
-            said = _end(lambda: damage.attack(self.damaged, *on, draw))
+            work = partial(damage.attack, damaged, *on, draw)
         elif what == "bad commands":
-            on = bad_command(draw, Path(self.kinds["record"].file).parent.name)
-            said = _end(lambda: called(*on))
-            self._reset("my.csv", "runs", "from", "unpacked", "evaluation")
+            on = bad_command(draw, Path(kinds["record"].file).parent.name)
+            work = partial(called, *on)
         else:
-            name = draw.choices(list(self.kinds), [kind.weight for kind in self.kinds.values()])[0]
-            file, mutate, commands, resets, _ = self.kinds[name]
-            Path(file).write_bytes(mutate((self.kept / file).read_bytes(), draw))
+            name = draw.choices(list(kinds), [kind.weight for kind in kinds.values()])[0]
+            file, mutate, commands, resets, _ = kinds[name]
+            Path(file).write_bytes(draw.choice((mutate, mutate, mutate, raw))((kept / file).read_bytes(), draw))
             on = name, *draw.choice(commands).split()
-            said = _end(PROGRAMS.get(on[1], lambda: called(*on[1:])))
-            self._reset(file, *resets)
-        wrong = {"fault": fault(said), "mutant": number, "on": on, "said": said.err[-400:], "code": said.code}
-        return [{"tried": what}, *([wrong] if wrong["fault"] else [])]
-
-    def _reset(self, file: str | Path, *folders: str) -> None:
-        for folder in folders:
+            work = PROGRAMS.get(on[1], partial(called, *on[1:]))
+        said = _end(work)
+        for folder in resets:
             shutil.rmtree(folder, ignore_errors=True)
-            if (self.kept / folder).is_dir():
-                shutil.copytree(self.kept / folder, folder, symlinks=True)
-        shutil.copy2(self.kept / file, file)
+            if (kept / folder).is_dir():
+                shutil.copytree(kept / folder, folder, symlinks=True)
+        shutil.copy2(kept / file, file)
+        wrong = {"fault": fault(said), "mutant": number, "on": on, "said": said.err[-400:], "code": said.code}
+        yield [{"tried": what}, *([wrong] if wrong["fault"] else [])]
 
 
 def _end(work: Callable[[], object]) -> Result:
     """How a command, a program or a damage that must have been healed ended; most of what is raised is a fault."""
+    signal.alarm(SECONDS)
     try:
         said = work()
         return said if isinstance(said, Result) else Result(0, "", "")
@@ -131,16 +130,5 @@ def _end(work: Callable[[], object]) -> Result:
         return Result(2, "", f"rcad: {error}\n")
     except (Exception, KeyboardInterrupt):
         return Result(1, "", f"rcad: unexpected: {traceback.format_exc()}")
-
-
-def attacks(seed: int, start: int = 0, step: int = 1) -> Iterator[list[Event]]:
-    """What each mutant, damage or bad command from this number on came to, in a folder of this process."""
-    reading = Reading(seed)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
-    for number in itertools.count(start, step):
-        print("mutant", number)
-        signal.alarm(SECONDS)
-        events = reading.attack(number)
+    finally:
         signal.alarm(0)
-        yield events

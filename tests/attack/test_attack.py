@@ -40,7 +40,6 @@ def test_nothing_is_lost_by_kills_full_disks_and_company(tmp_path: Path) -> None
         (Result(1, "diverged: erm\n", ""), None),
         (Result(1, "", "rcad: unexpected KeyError: 'x'\n"), OURS),
         (Result(1, "", ""), OURS),
-        (Result(-11, "", ""), OURS),
         (Result(2, "", "rcad: a\nrcad: b\n"), BOUNDS),
         (Result(2, "", f"rcad: {'x' * 300}\n"), BOUNDS),
         (Result(0, "\x1b[31m", ""), BOUNDS),
