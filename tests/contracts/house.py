@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import importlib
-import inspect
 import io
 import json
 import os
@@ -12,11 +11,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
+
+from rcad.errors import MissingExtraError
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -68,16 +69,10 @@ def workplace(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-@contextlib.contextmanager
-def without_pictures() -> Iterator[None]:
-    """Figures are laid out but not drawn: three quarters of a report's time, and no number is in them."""
+def without_pictures() -> Any:
+    """A context in which figures are laid out but not drawn: most of a report's time, and no number is in them."""
     figure = pytest.importorskip("matplotlib.figure").Figure
-
-    def save(self: Any, file: Any, **options: Any) -> None:
-        file.write(b"<svg></svg>")
-
-    with patch.object(figure, "savefig", save):
-        yield
+    return patch.object(figure, "savefig", lambda self, file, **options: file.write(b"<svg></svg>"))
 
 
 def commands() -> list[tuple[tuple[str, ...], Any]]:
@@ -93,15 +88,12 @@ def commands() -> list[tuple[tuple[str, ...], Any]]:
 
 
 def integrations() -> list[str]:
-    """The modules right below `rcad.integrations`."""
     package = importlib.import_module("rcad.integrations")
     return sorted(one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_"))
 
 
 def integration(name: str) -> ModuleType | None:
     """One of them, imported; None where its library is missing."""
-    from rcad import MissingExtraError
-
     try:
         if name == "timm":
             importlib.import_module("timm_folder").load()
@@ -110,34 +102,15 @@ def integration(name: str) -> ModuleType | None:
         return None
 
 
-def is_ours(thing: object) -> bool:
-    """Whether a class or function was written here."""
-    return str(getattr(thing, "__module__", "")).split(".")[0] == "rcad"
-
-
 def public(module: ModuleType) -> list[str]:
     """The names that a module offers: its `__all__`, else what it defines without an underscore."""
-    things = {
-        name: value for name, value in vars(module).items() if inspect.isclass(value) or inspect.isfunction(value)
-    }
-    ours = [name for name, value in things.items() if name[0] != "_" and value.__module__ == module.__name__]
+    things = {name: one.__module__ for name, one in vars(module).items() if isinstance(one, type | FunctionType)}
+    ours = [name for name, home in things.items() if name[0] != "_" and home == module.__name__]
     return sorted(getattr(module, "__all__", ours))
 
 
-class KeptRun(NamedTuple):
-    """A committed run record: the pack to give to `--runs`, its id, and what the file has, read by nobody."""
-
-    store: Path
-    id: str
-    content: dict[str, Any]
-
-
-def kept_runs() -> list[KeptRun]:
-    """Every run record under results/, packed with others into one file."""
-    found = []
-    for path in sorted(RESULTS.glob("**/*.jsonl.gz")):
-        _, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        records = [json.loads(line)["record"] for line in lines]
-        found += [KeptRun(path, record["id"], record) for record in records]
+def kept_runs() -> list[tuple[Path, dict[str, Any]]]:
+    """Every run record under results/ as the file has it, read by nobody, with the pack that it is in."""
     assert not any(RESULTS.glob("**/record.json"))
-    return found
+    packs = {path: gzip.decompress(path.read_bytes()).splitlines() for path in sorted(RESULTS.glob("**/*.jsonl.gz"))}
+    return [(path, json.loads(line)["record"]) for path, (_, *lines) in packs.items() for line in lines]

@@ -5,19 +5,17 @@ import re
 from html import unescape
 from pathlib import Path
 
-VERDICTS = ("reproduced", "not reproduced", "opposite", "undecided")
 _NUMBER = re.compile(r"(?<![\w.])(?:[TF]\d\b|[<+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?%?)")
 _TARGET = re.compile(r"([TF]\d): .*")
 _PART = re.compile(r"<h2[^>]*>(.*?)</h2>|(<details|</details>)|<tr[^>]*>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]{2,}")
-LABEL = 3
-"""So many words are a name; more are a sentence, of which only the numbers count."""
+LABEL = 3  # so many words are a name; more are a sentence, of which only the numbers count
 
 
 def reduced(cell: str) -> str:
     text = " ".join(re.sub(r"[()]", " ", cell.replace("\N{MINUS SIGN}", "-")).split())
-    if text in VERDICTS or len(_WORD.findall(text)) <= LABEL:
+    if len(_WORD.findall(text)) <= LABEL:
         return text
     return " ".join(one.rstrip(",") for one in _NUMBER.findall(text))
 
@@ -57,7 +55,6 @@ def markdown(page: Path) -> list[str]:
 
 
 def digest(rows: list[str]) -> str:
-    """Many rows in one."""
     text = "\n".join(sorted(rows)).encode()
     return f"{len(rows)} rows, digest {hashlib.sha256(text).hexdigest()[:8]}"
 

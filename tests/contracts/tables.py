@@ -32,7 +32,6 @@ def check(table: str, what: str, present: Any, key: str | None = None) -> None:
 
 
 def same(what: str, expected: Any, present: Any) -> None:
-    """Fail with the lines that differ."""
     both = (text(one).splitlines() for one in (expected, present))
     if found := list(difflib.unified_diff(*both, "committed", "present", lineterm="", n=2)):
         advice = "if that is meant, run python tests/contracts/update.py and commit the table"

@@ -92,13 +92,10 @@ def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(ours) <= 60, sorted(ours)
 
 
-def test_neither_the_package_nor_the_adapters_folder_nor_a_page_loads_torch() -> None:
+def test_importing_adds_little_to_torch() -> None:
+    """Only the loss, and no library beside those that torch has loaded; the folder of adapters and a page load none."""
     heavy = {"torch", "matplotlib", "jinja2", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"}
     assert not heavy & loaded("import rcad.integrations, rcad.report.document, rcad.report.drawing")
-
-
-def test_importing_adds_little_to_torch() -> None:
-    """Only the loss, and no library beside those that torch has loaded: counted, since times hang on the machine."""
     names = "for n, home in rcad._HOME.items() if not home.startswith(('predict', 'study', 'train'))"
     found = loaded(f"import torch; before = set(sys.modules); import rcad; [getattr(rcad, n) {names}]")
     assert {room(name) for name in found if name.startswith("rcad.")} <= {"errors", "loss", "methods"}
@@ -112,9 +109,8 @@ def test_the_names_for_type_checkers_are_those_at_run_time() -> None:
     assert declared == {"methods": "rcad.loss", **{name: f"rcad.{home}" for name, home in rcad._HOME.items()}}
 
 
-@pytest.mark.slow  # `make check` has asked before
+@pytest.mark.slow  # `make check` has asked before; a test, so that it runs beside the others on a core of its own
 def test_every_type_is_right() -> None:
-    """A test, so that it runs beside the others on a core of its own."""
     pytest.importorskip("mypy")
     done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

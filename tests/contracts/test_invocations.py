@@ -1,7 +1,4 @@
-"""Exit codes, and the shape of every `--json` output: what scripts around the command rely on.
-
-The codes of a signal, 130 and 143, are in tests of `rcad train`, which must be killed for them.
-"""
+"""Exit codes, but for those of signals, and the shape of every `--json` output: what scripts rely on."""
 
 import subprocess
 import sys
@@ -14,22 +11,17 @@ from contracts import tables
 from contracts.house import RESULTS, TABLES, Result, commands, rcad, without_pictures, workplace
 from made import files, png
 
-VARYING = {
-    "commit": "null or text",
-    "protocol": "null or text",
-    "seeds_needed": "null or number",
-    "versions": "texts by package",
-}
-"""What depends on the machine, on how its numbers are rounded, and on the results there are."""
+# What depends on the machine, on how its numbers are rounded, and on the results there are.
+VARYING = {"commit": "null or text", "protocol": "null or text", "seeds_needed": "null or number"}
+VARYING["versions"] = "texts by package"
 _, *CALLS = (TABLES / "calls.txt").read_text(encoding="utf-8").splitlines()
 
 
-def present(folder: Path) -> dict[str, Any]:
+def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
     """How each call ends, one after the other in a folder with a table and some images, and what JSON it prints."""
-    found: dict[str, Any] = {}
-    run = ""
+    found, run = dict[str, Any](), ""
     # Pictures and what packages do when they are imported have no part in the shape of JSON.
-    with workplace(folder), without_pictures(), patch("rcad.cli.doctor._tried", return_value=(None, "")):
+    with workplace(tmp_path), without_pictures(), patch("rcad.cli.doctor._tried", return_value=(None, "")):
         rows = [f"{i % 7}.5,{i * 3 % 11},{'rs'[i % 2]},{i % 7 + i % 11 / 4}" for i in range(60)]
         Path("my.csv").write_text("\n".join(["length,width,colour,price", *rows]) + "\n", encoding="utf-8")
         files(**{f"images__{name}_dot_png": png() for name in ("cat__0", "cat__1", "dog__0", "dog__1")})
@@ -39,7 +31,7 @@ def present(folder: Path) -> dict[str, Any]:
             found[words] = {ending: shape(result.json())} if is_json else ending
             if not run and is_json and words.startswith("train"):
                 run = result.json()[0]["id"]
-    return found
+    tables.check("invocations", "an exit code or the shape of --json", found)
 
 
 def _ending(words: str, result: Result) -> str:
@@ -50,10 +42,6 @@ def _ending(words: str, result: Result) -> str:
     one_line = result.err.startswith("rcad: ") and result.err.count("\n") == 1
     silent = "--json" not in words.split() or not result.out
     return f"exit {result.code}" + (", one line on stderr" if one_line and silent else f": {result.out}{result.err}")
-
-
-def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
-    tables.check("invocations", "an exit code or the shape of --json", present(tmp_path))
 
 
 def test_every_json_there_is_has_its_shape_pinned() -> None:

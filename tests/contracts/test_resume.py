@@ -1,7 +1,4 @@
-"""A run that was stopped and gone on with is the run made in one go, bit for bit: by the command alone.
-
-That killed runs, every method, several seeds side by side and CUDA graphs resume as exactly, tests of training say.
-"""
+"""A run that was stopped and gone on with is the run made in one go, bit for bit: by the command alone."""
 
 import shlex
 from pathlib import Path
