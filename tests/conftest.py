@@ -15,14 +15,14 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 import pytest
 import torch
 
+gc.set_threshold(10_000, 10, 10)
 torch.set_num_threads(1)
 # Disks keep their word without waiting for them: thousands of files, and no test cuts the power.
 os.fsync = lambda handle: None
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # A shell starts background jobs so; tests that press Ctrl-C in a child of theirs would wait for its end.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # by nohup
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# A shell starts background jobs so, and nohup; tests that press Ctrl-C in a child of theirs would wait for its end.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,12 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
-def pytest_collection_finish() -> None:
-    gc.set_threshold(10_000, 10, 10)
-
-
-_loaded = 0
-"""How many modules there were when garbage was last looked for among everything."""
+_loaded = 0  # modules when garbage was last looked for among everything
 
 
 def pytest_runtest_logstart() -> None:
@@ -58,14 +53,12 @@ def trained_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from trained import train_some
 
     pytest.importorskip("sklearn")
-    folder = tmp_path_factory.mktemp("trained")
-    train_some(folder)
+    train_some(folder := tmp_path_factory.mktemp("trained"))
     return folder
 
 
 @pytest.fixture
 def undrawn() -> Iterator[None]:
-    """Figures are laid out but not drawn, which takes most of a report's time."""
     from contracts.house import without_pictures
 
     with without_pictures():

@@ -5,209 +5,155 @@
 """
 
 import contextlib
+import functools
+import itertools
 import json
-import random
 import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from contracts.house import called, workplace
 from made import images, saved
-from rcad.runs.store import Store
 from rcad.train import run as engine
 from rcad.train.place import Place
 
 RECORD = Path(__file__).with_name("damage.json")
+KINDS = ("half", "empty", "zeros", "zero tail", "garbage tail", "one bit", "missing", "a folder in its place")
+TRAIN = "train --data digits[:120] --method erm --epochs 2 --set model.width=4 --quiet"
+IMAGES = "train --data images --method erm --epochs 1 --set model.width=4 --quiet"
+EVALUATE = "evaluate all --suite calibration --quiet --out report"
+STOPPED = f"{TRAIN} --runs stopped"
+PACKED = "packed/study.jsonl.gz"
+PACK = f"runs pack runs --out {PACKED}"
 
 
-def tail(content: bytes, chance: random.Random, filled: Callable[[int], bytes]) -> bytes:
-    at = chance.randrange(len(content) // 3, len(content) - 1)
-    return content[:at] + filled(len(content) - at)
-
-
-def one_bit(content: bytes, chance: random.Random) -> bytes:
-    changed = bytearray(content)
-    changed[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    return bytes(changed)
-
-
-KINDS: dict[str, Callable[[bytes, random.Random], bytes | None]] = {
-    "half": lambda content, chance: content[: len(content) // 2],
-    "empty": lambda content, chance: b"",
-    "zeros": lambda content, chance: bytes(len(content)),
-    "zero tail": lambda content, chance: tail(content, chance, bytes),
-    "garbage tail": lambda content, chance: tail(content, chance, chance.randbytes),
-    "one bit": one_bit,
-    "missing": lambda content, chance: None,
-    "a folder in its place": lambda content, chance: None,
-}
-"""What a file holds after a damage; None where it is no longer there."""
-
-
-def damage(path: Path, kind: str, chance: random.Random) -> None:
-    """Damage a file in this way."""
-    content = KINDS[kind](path.read_bytes(), chance)
-    if content is not None:
-        path.write_bytes(content)
-        return
-    path.unlink()
-    if kind != "missing":
-        path.mkdir()
-
-
-TRAIN = ("train", "--data", "digits[:120]", "--method", "erm", "--epochs", "2", "--set", "model.width=4", "--quiet")
-IMAGES = ("train", "--data", "images", "--method", "erm", "--epochs", "1", "--set", "model.width=4", "--quiet")
-EVALUATE = ("evaluate", "all", "--suite", "calibration", "--quiet", "--out", "report")
-
-
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A kind of file, as a pattern that fits one; the command that meets it first; how it comes back, in words.
 
-    `healer` must be run then, where the command names it; None for the command that it names itself.
+    `healer` must be run then, where the command names it; empty for the command that it names itself.
     """
 
     path: str
-    command: tuple[str, ...]
+    command: str
     heals: str
-    healer: tuple[str, ...] | None = None
+    healer: str = ""
 
 
-FILES: dict[str, File] = {
-    "checkpoint": File(
-        "stopped/*/checkpoint/last.safetensors", (*TRAIN, "--runs", "stopped"), "goes on from the one before it"
-    ),
+FILES = {
+    "checkpoint": File("stopped/*/checkpoint/last.safetensors", STOPPED, "goes on from the one before it"),
     "record": File("runs/*/record.json", TRAIN, "trained again"),
-    "config": File("runs/*/config.toml", ("runs", "verify"), "written again from the record"),
+    "config": File("runs/*/config.toml", "runs verify", "written again from the record"),
     "log": File("runs/*/log.jsonl", TRAIN, "written again from the record"),
     "weights": File("runs/*/model.safetensors", TRAIN, "trained again"),
     "evaluation": File("runs/*/evaluation/calibration.json", EVALUATE, "measured again"),
-    "cache": File("cache/images/*/train_x.npy", (*IMAGES, "--runs", "new"), "decoded again from the source"),
-    "packed study": File(
-        "packed/study.jsonl.gz",
-        ("runs", "list", "--runs", "packed/study.jsonl.gz"),
-        "packed again from the runs",
-        ("runs", "pack", "runs", "--out", "packed/study.jsonl.gz", "--force"),
-    ),
+    "cache": File("cache/images/*/train_x.npy", f"{IMAGES} --runs new", "decoded again from the source"),
+    "packed study": File(PACKED, f"runs list --runs {PACKED}", "packed again from the runs", f"{PACK} --force"),
 }
 
 
-class Workplace:
-    """A folder with one of each kind of file, made once and copied for each damage."""
+def damage(path: Path, kind: str, chance: Random) -> None:
+    content = path.read_bytes()
+    size = len(content)
+    at, bit = chance.randrange(size // 3, size - 1), chance.randrange(8 * size)
+    contents = {
+        "half": content[: size // 2],
+        "empty": b"",
+        "zeros": bytes(size),
+        "zero tail": content[:at] + bytes(size - at),
+        "garbage tail": content[:at] + chance.randbytes(size - at),
+        "one bit": (int.from_bytes(content, "little") ^ 1 << bit).to_bytes(size, "little"),
+    }
+    path.unlink()
+    if kind in contents:
+        path.write_bytes(contents[kind])
+    elif kind != "missing":
+        path.mkdir()
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.whole = folder, folder / "whole"
-        with workplace(self.whole):
-            _make()
 
-    @contextlib.contextmanager
-    def copy(self) -> Iterator[Path]:
-        with tempfile.TemporaryDirectory(dir=self.folder) as name:
-            place = shutil.copytree(self.whole, Path(name) / "place")
-            with workplace(place):
-                yield place
+def stopped(words: str, most: int = 3) -> None:
+    """Train until so many checkpoints are written."""
+    save, saves = engine.save_trainer, itertools.count(1)
 
-
-def _make() -> None:
-    images()
-    for words in (TRAIN, EVALUATE, ("runs", "pack", "runs", "--out", "packed/study.jsonl.gz")):
-        assert called(*words).code == 0
-    saves, save = [0], engine.save_trainer
-
-    def stop_after(trainer: Any, path: Path) -> None:
+    def saving(trainer: Any, path: Path) -> None:
         save(trainer, path)
-        saves[0] += 1
-        if saves[0] == 3:
+        if next(saves) == most:
             raise KeyboardInterrupt
 
-    (record,) = Store.open("runs").records()
-    fast = patch.multiple(engine, SAVING_SHARE=1e9, save_trainer=stop_after)
-    with fast, contextlib.suppress(KeyboardInterrupt):
-        engine.run(record.config, Place(Store.open("stopped"), checkpoint_seconds=0.0))
-    assert saves == [3]
-    assert called(*IMAGES, "--runs", "imaged").code == 0
+    often = patch.object(Place, "of", functools.partial(Place.of, checkpoint_seconds=0.0))
+    with often, patch.multiple(engine, SAVING_SHARE=1e9, save_trainer=saving), contextlib.suppress(KeyboardInterrupt):
+        called(*words.split())
+    assert next(saves) == most + 1
 
 
-class Outcome(NamedTuple):
-    """What became of one damage: "healed" by the next command, or "named" by it with the command that heals.
+def make(whole: Path) -> Path:
+    """A folder with one of each kind of file, which is copied for each damage."""
+    with workplace(whole):
+        images()
+        for words in (TRAIN, EVALUATE, PACK, f"{IMAGES} --runs imaged"):
+            assert called(*words.split()).code == 0
+        stopped(STOPPED)
+    return whole
 
-    It is "harmless" where the file still says the same, as after a flipped bit in an exponent's letter.
+
+def attack(whole: Path, file: str, kind: str, chance: Random) -> dict[str, str]:
+    """Damage a copy, follow what the commands say, and see that all is as it was: else an AssertionError.
+
+    The next command heals it, or names the command that does; it is harmless where the file still says the same.
     """
-
-    how: str
-    command: str
-
-
-def attack(whole: Workplace, file: str, kind: str, chance: random.Random) -> Outcome:
-    """Damage a copy, follow what the commands say, and see that all is as it was: else an AssertionError."""
     about = FILES[file]
-    with whole.copy() as place:
+    words = about.command.split()
+    with tempfile.TemporaryDirectory(dir=whole.parent) as name, workplace(Path(name) / "place") as place:
+        shutil.copytree(whole, place, dirs_exist_ok=True)
         (path,) = place.glob(about.path)
         damage(path, kind, chance)
-        said = called(*about.command)
+        said = called(*words)
         assert said.code in (0, 2), said
         assert all(line.startswith("rcad: ") for line in said.err.splitlines()), said
         assert "unexpected" not in said.err, said
-        words = " ".join(_plain(about.command))
+        # What nobody could have missed is made again without a word.
+        silent = kind in KINDS[-2:] or {"cache", "checkpoint"} & set(path.parts)
+        how = "healed" if not about.healer and (said.err or silent) else "harmless"
         named = re.search(r"(?:to make it again|to (?:mend|repair) it): (rcad runs verify[^,\n]*)", said.err)
         if named or said.code:
-            how = "named"
-            healer = shlex.split(named[1])[1:] if named else list(about.healer or ())
-            assert named or (healer and " ".join(["rcad", *healer[:2]]) in said.err), said
-            mended = called(*healer)
-            assert mended.code == 0, (said, mended)
-            words = " ".join(_plain(healer))
-            assert called(*about.command).code == 0
-        else:
-            # What nobody could have missed is made again without a word.
-            silent = kind in ("missing", "a folder in its place") or {"cache", "checkpoint"} & set(path.parts)
-            how = "healed" if about.healer is None and (said.err or silent) else "harmless"
-        _as_it_was(whole.whole, place)
-        return Outcome(how, f"rcad {words}")
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    """A command as the table shows it: `rcad train`, without what belongs to this run."""
-    if words[0] in ("train", "evaluate"):
-        return [words[0]]
-    return ["ID" if re.fullmatch("[0-9a-f]{16}", word) else word for word in words]
+            how, words = "named", shlex.split(named[1])[1:] if named else about.healer.split()
+            assert words, said
+            assert " ".join(["rcad", *words[:2]]) in said.err, said
+            for healing in (words, about.command.split()):
+                assert (mended := called(*healing)).code == 0, (said, mended)
+        _as_it_was(whole, place)
+    # As the table shows it: without what belongs to this run.
+    words = words[:1] if words[0] in ("train", "evaluate") else words
+    return {"how": how, "command": " ".join(["rcad", *(re.sub("^[0-9a-f]{16}$", "ID", word) for word in words)])}
 
 
 def _as_it_was(whole: Path, place: Path) -> None:
     """Records, weights and evaluations are those of before."""
     for theirs in whole.glob("runs/*"):
-        ours = place / "runs" / theirs.name
+        ours, weights = place / "runs" / theirs.name, (theirs / "model.safetensors").read_bytes()
         before, after = (saved(one / "record.json") for one in (theirs, ours))
         for key in ("metrics", "status", "splits", "data_sha256", "config", "resolved"):
             assert before[key] == after[key], key
-        weights = (theirs / "model.safetensors").read_bytes()
-        assert (ours / "model.safetensors").read_bytes() == weights
-        rows = [json.loads(line) for line in (ours / "log.jsonl").read_text().splitlines()]
-        assert rows == after["epochs"]
+        assert [json.loads(line) for line in (ours / "log.jsonl").read_text().splitlines()] == after["epochs"]
         old, new = (saved(one / "evaluation/calibration.json")["numbers"] for one in (theirs, ours))
         assert old == new
-        resumed = place / "stopped" / theirs.name / "model.safetensors"
-        assert not resumed.exists() or resumed.read_bytes() == weights
+        assert {path.read_bytes() for path in place.glob(f"*/{theirs.name}/model.safetensors")} == {weights}
     for made in place.glob("new/*/model.safetensors"):
         assert made.read_bytes() == (whole / "imaged" / made.parent.name / made.name).read_bytes()
 
 
 def matrix(folder: Path, seed: int = 0) -> dict[str, Any]:
     """By kind of file and kind of damage, what became of it."""
-    whole, chance = Workplace(folder), random.Random(seed)
-    found: dict[str, Any] = {}
-    for file, about in FILES.items():
-        row = found[file] = {"heals": about.heals, "damages": {}}
-        for kind in KINDS:
-            while (one := attack(whole, file, kind, chance)).how == "harmless":
-                pass
-            row["damages"][kind] = one._asdict()
+    whole, chance = make(folder / "whole"), Random(seed)
+    found: dict[str, Any] = {file: {"heals": about.heals, "damages": {}} for file, about in FILES.items()}
+    for file, kind in itertools.product(FILES, KINDS):
+        while (one := attack(whole, file, kind, chance))["how"] == "harmless":
+            pass
+        found[file]["damages"][kind] = one
     return found
 
 

@@ -1,6 +1,5 @@
 """Files changed at random, as bytes and inside their structure: the same seed gives the same mutant."""
 
-import contextlib
 import gzip
 import hashlib
 import io
@@ -8,7 +7,7 @@ import json
 import struct
 import tomllib
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
@@ -22,30 +21,31 @@ TEXTS = (
     *("<b>", "$(x)"),
 )
 NUMBERS = (0, -1, 1, 2, 3, 255, 2**31, 2**63, 2**64, -(2**63), 10**30, 10**400, 1e-320, 0.5, 1e308, -1e308, -0.0)
+OTHERS = ("null", "true", "false", "[]", "{}", "[[]]", '{"": {}}', "[null]", '{"kind": 1}')
 WORDS = (
     *(b"\0", b"\xff", b"\xff\xfe", b"nan", b"inf", b"-", b"'", b'"', b",", b"\n", b"\r\n", b"1e999"),
     *(b"9" * 5000, b"{" * 50),
 )
+CELLS = (*WORDS, *(text.encode("utf-8", "surrogatepass") for text in TEXTS), b"1e400", b"2020-99-99")
+SIZES = (0, 1, 127, 2**15, 2**31 - 1, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1)
+SHAPES = ("()", "(4000000, 1500)", "(-1, 3)", "(((", "(0,)", "(10**30,)", "(3, 'a')", "(1, 2, 3, 4, 5)", "None")
+TYPES = ("'|O'", "'<U7'", "'<f2'", "'>f8'", "'|V3'", "'<M8[D]'", "'c16'", "[('a', '<f8')]", "'x'", "3", "'|b1'")
+TAR_FIELDS = ((0, 100), (100, 8), (108, 8), (124, 12), (136, 12), (156, 1), (157, 100), (345, 155))
+TAR_TEXTS = (b"-1", b"../../x", b"/x", b"\x80" + b"\0" * 7 + b"\xff" * 4, b"S", b"x", b"L", b"2", b"K", b"V")
 
 
 def value(draw: Random) -> Any:
     """Anything that JSON can hold, and some that no reader expects."""
-    simple = (NUMBERS, NUMBERS, TEXTS, TEXTS, (None, True, False), ([], {}, [[]], {"": {}}, [None], {"kind": 1}))
-    kind = draw.randrange(8)
-    if kind < 6:
-        return draw.choice(simple[kind])
-    if kind == 6:
-        return [value(draw) for _ in range(draw.randrange(1, 4))]
-    deep: Any = 0
+    several, deep = draw.choices((*NUMBERS, *TEXTS), k=draw.randrange(1, 4)), 0
     for _ in range(draw.choice((3, 60, 200))):
-        deep = [deep] if draw.random() < 0.5 else {"x": deep}
-    return deep
+        deep = draw.choice(([deep], {"x": deep}))
+    simple = draw.choice(NUMBERS), draw.choice(TEXTS), json.loads(draw.choice(OTHERS))
+    return draw.choices((*simple, several, deep), (2, 2, 2, 1, 1))[0]
 
 
 def tree(plain: Any, draw: Random) -> Any:
     """The same data with one or a few of its parts replaced, removed, added, doubled or swapped."""
-    plain = json.loads(json.dumps(plain))
-    holder = {"top": plain}
+    holder = {"top": json.loads(json.dumps(plain))}
     for _ in range(draw.choice((1, 1, 1, 2, 4))):
         places = list(_places(holder))
         parent, key = draw.choice(places)
@@ -59,13 +59,12 @@ def tree(plain: Any, draw: Random) -> Any:
         elif change == 5 and isinstance(parent, list):
             parent.append(parent[key])
         else:
-            other, place = draw.choice(places[1:] or places)
-            if key in (parent if isinstance(parent, dict) else range(len(parent))):
-                parent[key] = json.loads(json.dumps(other[place]))
+            other, place = draw.choice(places[1:])
+            parent[key] = json.loads(json.dumps(other[place]))
     return holder["top"]
 
 
-def _places(node: Any) -> Any:
+def _places(node: Any) -> Iterator[tuple[Any, Any]]:
     for key in node if isinstance(node, dict) else range(len(node)):
         yield node, key
         if isinstance(node[key], dict | list):
@@ -73,209 +72,131 @@ def _places(node: Any) -> Any:
 
 
 def raw(data: bytes, draw: Random) -> bytes:
-    """One to four changes of bytes."""
-    content = bytearray(data)
+    """One to four changes of bytes: bits turned, parts cut, emptied, doubled, replaced or put in."""
     for _ in range(draw.choice((1, 1, 2, 4))):
-        size = len(content)
-        at = draw.randrange(size + 1)
+        at = draw.choice((len(data), *(draw.randrange(len(data) + 1) for _ in range(8))))
         length = draw.choice((1, 2, 4, 8, 64, 512))
-        change = draw.randrange(9)
-        if change == 0 and size:
-            content[at % size] ^= 1 << draw.randrange(8)
-        elif change == 1:
-            del content[at:]
-        elif change == 2:
-            content[at : at + length] = bytes(len(content[at : at + length]))
-        elif change == 3:
-            content[at : at + length] = draw.randbytes(length)
-        elif change == 4:
-            content[at:at] = draw.choice(WORDS)
-        elif change == 5:
-            content[at:at] = content[at : at + length]
-        elif change == 6:
-            del content[at : at + length]
-        elif change == 7:
-            number = draw.choice((0, 1, 127, 2**15, 2**31 - 1, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1))
-            packed = struct.pack(draw.choice("<>") + "Q", number)[: draw.choice((2, 4, 8))]
-            content[at : at + len(packed)] = packed
-        else:
-            content += draw.randbytes(length)
-    return bytes(content)
+        part, noise = data[at : at + length], draw.randbytes(length)
+        turned = bytes(byte ^ 1 << draw.randrange(8) for byte in part[:1])
+        number = struct.pack(draw.choice("<>") + "Q", draw.choice(SIZES))[: draw.choice((2, 4, 8))]
+        instead = ((1, turned), (length, bytes(len(part))), (length, noise), (length, b""), (len(number), number))
+        added = ((0, draw.choice(WORDS)), (0, part), (0, noise))
+        cut, new = draw.choice((*instead, *added, (len(data), b"")))
+        data = data[:at] + new + data[at + cut :]
+    return data
 
 
-def _or_raw(mutate: Mutate, share: float = 0.25) -> Mutate:
-    def mixed(data: bytes, draw: Random) -> bytes:
-        return raw(data, draw) if draw.random() < share else mutate(data, draw)
-
-    return mixed
-
-
-def _dumped(plain: Any) -> bytes:
-    return json.dumps(plain).encode("utf-8", "surrogatepass")
-
-
-@_or_raw
-def as_json(data: bytes, draw: Random) -> bytes:
-    plain = tree(json.loads(data), draw)
+def _believed(plain: Any, draw: Random) -> Any:
+    """Mostly without the checksum: files of early versions have none, so that what they say is believed."""
     if isinstance(plain, dict) and draw.random() < 0.7:
-        plain.pop(SUM, None)  # files of early versions have none, so that what they say is believed
-    return _dumped(plain)
+        plain.pop(SUM, None)
+    return plain
 
 
-@_or_raw
+def as_json(data: bytes, draw: Random) -> bytes:
+    return json.dumps(_believed(tree(json.loads(data), draw), draw)).encode()
+
+
 def as_lines(data: bytes, draw: Random) -> bytes:
     lines = data.splitlines()
     at = draw.randrange(len(lines))
-    lines[at] = _dumped(tree(json.loads(lines[at]), draw))
+    lines[at] = json.dumps(tree(json.loads(lines[at]), draw)).encode()
     return b"\n".join(lines) + b"\n"
 
 
-@_or_raw
 def as_toml(data: bytes, draw: Random) -> bytes:
     plain = tree(tomllib.loads(data.decode()), draw)
-    if not isinstance(plain, dict):
-        return _dumped(plain)
-    lines = [f"{json.dumps(key)} = {_inline(item)}" for key, item in plain.items()]
-    return "\n".join(lines).encode("utf-8", "replace")
+    pairs = plain.items() if isinstance(plain, dict) else [("top", plain)]
+    lines = [f"{json.dumps(key)} = {json.dumps(item, separators=(', ', ' = '))}" for key, item in pairs]
+    return "\n".join(lines).replace("null", '"none"').encode("utf-8", "replace")
 
 
-def _inline(item: Any) -> str:
-    if isinstance(item, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_inline(one)}" for key, one in item.items()) + "}"
-    if isinstance(item, list):
-        return "[" + ", ".join(map(_inline, item)) + "]"
-    return '"none"' if item is None else json.dumps(item)
-
-
-@_or_raw
 def as_pack(data: bytes, draw: Random) -> bytes:
     """A pack whose checksum fits, whatever its lines say."""
     header, *lines = gzip.decompress(data).splitlines()
     at = draw.randrange(len(lines) + 1)
     if at < len(lines):
-        lines[at] = _dumped(tree(json.loads(lines[at]), draw))
+        lines[at] = json.dumps(tree(json.loads(lines[at]), draw)).encode()
     body = b"".join(line + b"\n" for line in lines)
     plain = {**json.loads(header), "sha256": hashlib.sha256(body).hexdigest()}
-    changed = tree(plain, draw) if at == len(lines) else plain
-    return gzip.compress(_dumped(changed) + b"\n" + body)
+    return gzip.compress(json.dumps(plain if at < len(lines) else tree(plain, draw)).encode() + b"\n" + body)
 
 
-@_or_raw
 def as_manifest(data: bytes, draw: Random) -> bytes:
     """A cache's manifest whose checksum fits."""
-    plain = json.loads(data)
-    plain.pop("checksum")
-    changed = tree(plain, draw)
-    if not isinstance(changed, dict):
-        return _dumped(changed)
-    checksum = hashlib.sha256(json.dumps(changed, sort_keys=True).encode("utf-8", "replace")).hexdigest()
-    return _dumped({**changed, "checksum": checksum})
+    changed = tree({key: value for key, value in json.loads(data).items() if key != "checksum"}, draw)
+    if isinstance(changed, dict):
+        changed["checksum"] = hashlib.sha256(json.dumps(changed, sort_keys=True).encode()).hexdigest()
+    return json.dumps(changed).encode()
 
 
-@_or_raw
 def as_tensors(data: bytes, draw: Random) -> bytes:
     """A safetensors file: its header, the JSON inside its header, or the bytes of its tensors."""
     (length,) = struct.unpack("<Q", data[:8])
     header, body = json.loads(data[8 : 8 + length]), data[8 + length :]
-    what = draw.randrange(3)
-    texts = [key for key, text in header.get("__metadata__", {}).items() if text[:1] in "{["]
-    if what == 0:
+    told = header.get("__metadata__", {})
+    texts = {key: json.loads(text) for key, text in told.items() if text[:1] in ("{", "[")}
+    what = draw.choice(("header", "texts" if texts else "body", "body"))
+    if what == "texts":
+        key = draw.choice(list(texts))
+        texts[key] = tree(texts[key], draw)
+    told |= {key: json.dumps(_believed(inner, draw)) for key, inner in texts.items()}
+    if what == "header":
         header = tree(header, draw)
-    elif what == 1 and texts:
-        key = draw.choice(texts)
-        inner = tree(json.loads(header["__metadata__"][key]), draw)
-        header["__metadata__"][key] = json.dumps(inner)
-    else:
-        body = bytearray(body)
+    elif what == "body":
         at = draw.randrange(max(1, len(body) - 8))
-        body[at : at + 8] = draw.choice((b"\0" * 8, b"\xff" * 8, draw.randbytes(8)))
-    for key in texts if draw.random() < 0.7 and isinstance(header, dict) else ():
-        with contextlib.suppress(LookupError, TypeError, ValueError):  # where what was put there is no such object
-            inner = dict(json.loads(header["__metadata__"][key]))
-            inner.pop(SUM, None)
-            header["__metadata__"][key] = json.dumps(inner)
-    text = _dumped(header)
-    return struct.pack("<Q", len(text)) + text + bytes(body)
+        body = body[:at] + draw.choice((b"\0" * 8, b"\xff" * 8, draw.randbytes(8))) + body[at + 8 :]
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + body
 
 
-@_or_raw
 def as_text(data: bytes, draw: Random) -> bytes:
-    """Cells and lines of a table."""
-    lines = data.split(b"\n")
-    at = draw.randrange(len(lines))
-    cells = lines[at].split(b",")
-    change = draw.randrange(5)
-    word = draw.choice((*WORDS, *(text.encode("utf-8", "surrogatepass") for text in TEXTS), b"1e400", b"2020-99-99"))
-    if change < 2:
-        cells[draw.randrange(len(cells))] = word
-    elif change == 2:
-        cells.insert(draw.randrange(len(cells)), word)
-    elif change == 3:
-        cells.pop()
-    else:
-        lines[1:] = [b",".join([word, *line.split(b",")[1:]]) for line in lines[1:]]
-    lines[at] = b",".join(cells)
-    return b"\n".join(lines)
+    rows = [line.split(b",") for line in data.split(b"\n")]
+    row, word, change = draw.choice(rows), draw.choice(CELLS), draw.randrange(5)
+    at = draw.randrange(len(row))
+    for cells in rows[1:] if change == 4 else [row]:
+        cells[at : at + (change != 2)] = [] if change == 3 else [word]
+    return b"\n".join(map(b",".join, rows))
 
 
-@_or_raw
 def as_array(data: bytes, draw: Random) -> bytes:
     """The header of an .npy file, or the bytes after it."""
     start = 10 + struct.unpack("<H", data[8:10])[0]
-    header = data[10:start].decode()
-    shapes = ("()", "(4000000, 1500)", "(-1, 3)", "(((", "(0,)", "(10**30,)", "(3, 'a')", "(1, 2, 3, 4, 5)", "None")
-    kinds = ("'|O'", "'<U7'", "'<f2'", "'>f8'", "'|V3'", "'<M8[D]'", "'c16'", "[('a', '<f8')]", "'x'", "3", "'|b1'")
-    change = draw.randrange(4)
-    if change == 0:
-        header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {draw.choice(shapes)}, }}"
-    elif change == 1:
-        kind, order = draw.choice(kinds), draw.choice((True, 0, "x"))
-        header = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': (60, 2), }}"
-    elif change == 2:
-        header = raw(header.encode(), draw).decode("latin1")
-    else:
+    shape, kind, order = draw.choice(SHAPES), draw.choice(TYPES), draw.choice((True, 0, "x"))
+    of_shape = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    of_type = f"{{'descr': {kind}, 'fortran_order': {order}, 'shape': (60, 2), }}".encode()
+    header = draw.choice((b"", of_shape, of_type, raw(data[10:start], draw)[:60000]))
+    if not header:
         return data[:start] + raw(data[start:], draw)
-    text = header.encode("latin1")[:60000]
-    return data[:8] + struct.pack("<H", len(text)) + text + data[start:]
+    return data[:8] + struct.pack("<H", len(header)) + header + data[start:]
 
 
-@_or_raw
 def as_zip(data: bytes, draw: Random) -> bytes:
     """Members of a zip or npz: contents, names, sizes in the directory."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [(one.filename, archive.read(one)) for one in archive.infolist()]
     at = draw.randrange(len(members))
     name, content = members[at]
-    change = draw.randrange(4)
-    if change == 0:
-        members[at] = name, raw(content, draw)
-    elif change == 1:
-        names = ("../" + name, "/" + name, name + "/", "x", name.upper(), "é.npy", "a" * 300)
-        members[at] = draw.choice(names), content
-    elif change == 2:
-        members[at] = name, as_array(content, draw) if content[:1] == b"\x93" else content * 3
-    else:
-        members.append((draw.choice((name, "__MACOSX/x", "x/y/z.png")), content))
+    names = ("../" + name, "/" + name, name + "/", "x", name.upper(), "é.npy", "a" * 300)
+    other = as_array(content, draw) if content[:1] == b"\x93" else content * 3
+    changed, renamed = (name, draw.choice((raw(content, draw), other))), (draw.choice(names), content)
+    more = draw.choice((name, "__MACOSX/x", "x/y/z.png")), content
+    members[at : at + 1] = draw.choice(([changed], [changed], [renamed], [members[at], more]))
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for one, inside in members:
             archive.writestr(one, inside)
-    whole = bytearray(made.getvalue())
-    if draw.random() < 0.3 and (place := whole.rfind(b"PK\x01\x02")) >= 0:
-        place += draw.randrange(4, 46)
-        whole[place : place + 4] = draw.randbytes(4)
-    return bytes(whole)
+    whole = made.getvalue()
+    place = whole.rfind(b"PK\x01\x02") + draw.randrange(4, 46)
+    return whole if draw.random() < 0.7 else whole[:place] + draw.randbytes(4) + whole[place + 4 :]
 
 
-@_or_raw
 def as_tar(data: bytes, draw: Random) -> bytes:
     """Headers of a tar, with checksums that fit."""
     plain = bytearray(gzip.decompress(data))
-    heads = [at for at in range(0, len(plain), 512) if plain[at + 257 : at + 262] == b"ustar"]
-    at = draw.choice(heads)
-    field, size = draw.choice(((0, 100), (100, 8), (108, 8), (124, 12), (136, 12), (156, 1), (157, 100), (345, 155)))
-    texts = (b"-1", b"../../x", b"/x", b"\x80" + b"\0" * 7 + b"\xff" * 4, b"S", b"x", b"L", b"2", b"K", b"V")
-    new = draw.choice((b"\xff" * size, b"7" * (size - 1), *texts))
+    at = draw.choice([at for at in range(0, len(plain), 512) if plain[at + 257 : at + 262] == b"ustar"])
+    field, size = draw.choice(TAR_FIELDS)
+    new = draw.choice((b"\xff" * size, b"7" * (size - 1), *TAR_TEXTS))
     plain[at + field : at + field + size] = new[:size].ljust(size, b"\0")
     plain[at + 148 : at + 156] = b" " * 8
     plain[at + 148 : at + 156] = b"%06o\0 " % sum(plain[at : at + 512])

@@ -1,10 +1,8 @@
 """Where the house is entered: the one place in the contracts that knows how something of the package is reached."""
 
 import contextlib
-import functools
 import gzip
 import importlib
-import inspect
 import io
 import json
 import os
@@ -12,13 +10,14 @@ import pkgutil
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import pytest
+
+from rcad.errors import MissingExtraError
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -34,26 +33,13 @@ class Result(NamedTuple):
         return json.loads(self.out)
 
 
-@functools.cache
-def _main() -> Callable[[], None]:
-    (script,) = entry_points(group="console_scripts", name="rcad")
-    assert script.value == "rcad.cli.main:main"
-    return script.load()  # type: ignore[no-any-return]
-
-
 def rcad(words: str, **values: object) -> Result:
     """Call the command in this process, as its script would; `{name}` in the words stands for a value."""
+    from rcad.cli.main import main
+
     arguments = [word.format(**values) if values else word for word in shlex.split(words)]
-
-    def script() -> int:
-        try:
-            _main()()
-        except SystemExit as end:
-            return int(end.code or 0)
-        return 0
-
     with patch.object(sys, "argv", ["rcad", *arguments]):
-        return _captured(script)
+        return _captured(main)
 
 
 def called(*words: object) -> Result:
@@ -63,11 +49,14 @@ def called(*words: object) -> Result:
     return _captured(lambda: run([str(word) for word in words]))
 
 
-def _captured(call: Callable[[], int]) -> Result:
+def _captured(call: Callable[[], int | None]) -> Result:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = call()
-    return Result(code, out.getvalue(), err.getvalue())
+        try:
+            code = call()
+        except SystemExit as end:
+            code = end.code  # type: ignore[assignment]
+    return Result(code or 0, out.getvalue(), err.getvalue())
 
 
 @contextlib.contextmanager
@@ -80,16 +69,10 @@ def workplace(folder: Path) -> Iterator[Path]:
         yield folder
 
 
-@contextlib.contextmanager
-def without_pictures() -> Iterator[None]:
-    """Figures are laid out but not drawn: three quarters of a report's time, and no number is in them."""
+def without_pictures() -> Any:
+    """A context in which figures are laid out but not drawn: most of a report's time, and no number is in them."""
     figure = pytest.importorskip("matplotlib.figure").Figure
-
-    def save(self: Any, file: Any, **options: Any) -> None:
-        file.write(b"<svg></svg>")
-
-    with patch.object(figure, "savefig", save):
-        yield
+    return patch.object(figure, "savefig", lambda self, file, **options: file.write(b"<svg></svg>"))
 
 
 def commands() -> list[tuple[tuple[str, ...], Any]]:
@@ -105,15 +88,12 @@ def commands() -> list[tuple[tuple[str, ...], Any]]:
 
 
 def integrations() -> list[str]:
-    """The modules right below `rcad.integrations`."""
     package = importlib.import_module("rcad.integrations")
     return sorted(one.name for one in pkgutil.iter_modules(package.__path__) if not one.name.startswith("_"))
 
 
 def integration(name: str) -> ModuleType | None:
     """One of them, imported; None where its library is missing."""
-    from rcad import MissingExtraError
-
     try:
         if name == "timm":
             importlib.import_module("timm_folder").load()
@@ -122,52 +102,15 @@ def integration(name: str) -> ModuleType | None:
         return None
 
 
-def is_ours(thing: object) -> bool:
-    """Whether a class or function was written here."""
-    return str(getattr(thing, "__module__", "")).split(".")[0] == "rcad"
-
-
 def public(module: ModuleType) -> list[str]:
     """The names that a module offers: its `__all__`, else what it defines without an underscore."""
-    if hasattr(module, "__all__"):
-        return sorted(module.__all__)
-    return sorted(
-        name
-        for name, value in vars(module).items()
-        if not name.startswith("_") and (inspect.isclass(value) or inspect.isfunction(value)) and is_ours(value)
-        if value.__module__ == module.__name__
-    )
+    things = {name: one.__module__ for name, one in vars(module).items() if isinstance(one, type | FunctionType)}
+    ours = [name for name, home in things.items() if name[0] != "_" and home == module.__name__]
+    return sorted(getattr(module, "__all__", ours))
 
 
-class KeptRun(NamedTuple):
-    """A committed run record: the folder or pack to give to `--runs`, its id, and what the file has, read by nobody."""
-
-    store: Path
-    id: str
-    content: dict[str, Any]
-
-
-def kept_runs(results: Path = RESULTS) -> list[KeptRun]:
-    """Every run record under results/: in a folder of its own, or with others in one file."""
-    found = [
-        KeptRun(path.parents[1], path.parent.name, json.loads(path.read_text(encoding="utf-8")))
-        for path in sorted(results.glob("**/record.json"))
-    ]
-    for path in sorted(results.glob("**/*.jsonl.gz")):
-        _, *lines = gzip.decompress(path.read_bytes()).decode().splitlines()
-        records = [json.loads(line)["record"] for line in lines]
-        found += [KeptRun(path, record["id"], record) for record in records]
-    return found
-
-
-def epochs_done(store: Path) -> int:
-    """How many epochs the runs in a folder have told of so far."""
-    return sum(path.read_text(encoding="utf-8").count("\n") for path in store.glob("*/log.jsonl"))
-
-
-def weights(store: Path, run: str) -> dict[str, Any]:
-    """The files of weights that a run keeps, each as tensors by name."""
-    from safetensors.torch import load_file
-
-    found = sorted((store / run).rglob("*.safetensors"))
-    return {path.name: load_file(path) for path in found}
+def kept_runs() -> list[tuple[Path, dict[str, Any]]]:
+    """Every run record under results/ as the file has it, read by nobody, with the pack that it is in."""
+    assert not any(RESULTS.glob("**/record.json"))
+    packs = {path: gzip.decompress(path.read_bytes()).splitlines() for path in sorted(RESULTS.glob("**/*.jsonl.gz"))}
+    return [(path, json.loads(line)["record"]) for path, (_, *lines) in packs.items() for line in lines]

@@ -3,20 +3,19 @@
 import hashlib
 import re
 from html import unescape
+from pathlib import Path
 
-VERDICTS = ("reproduced", "not reproduced", "opposite", "undecided")
 _NUMBER = re.compile(r"(?<![\w.])(?:[TF]\d\b|[<+-]?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?%?)")
 _TARGET = re.compile(r"([TF]\d): .*")
 _PART = re.compile(r"<h2[^>]*>(.*?)</h2>|(<details|</details>)|<tr[^>]*>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]{2,}")
-LABEL = 3
-"""So many words are a name; more are a sentence, of which only the numbers count."""
+LABEL = 3  # so many words are a name; more are a sentence, of which only the numbers count
 
 
 def reduced(cell: str) -> str:
     text = " ".join(re.sub(r"[()]", " ", cell.replace("\N{MINUS SIGN}", "-")).split())
-    if text in VERDICTS or len(_WORD.findall(text)) <= LABEL:
+    if len(_WORD.findall(text)) <= LABEL:
         return text
     return " ".join(one.rstrip(",") for one in _NUMBER.findall(text))
 
@@ -48,20 +47,14 @@ def _text(markup: str) -> str:
     return unescape(re.sub(r"<[^>]*>", "", markup))
 
 
-def markdown(text: str) -> list[str]:
+def markdown(page: Path) -> list[str]:
     """The rows of a Markdown page's tables, without their headers."""
-    lines = text.splitlines()
-    found = []
-    for number, line in enumerate(lines):
-        header = number + 1 < len(lines) and re.fullmatch(r"\|[\s:|-]+\|", lines[number + 1])
-        if line.startswith("|") and not header and not re.fullmatch(r"\|[\s:|-]+\|", line):
-            cells = re.split(r"(?<!\\)\|", line.strip().strip("|"))
-            found.append(row([_plain(cell) for cell in cells]))
-    return sorted(found)
+    text = re.sub(r"^\|.*\n\|[\s:|-]+\|$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = re.findall(r"^\|(.*?)\|*\s*$", text, re.MULTILINE)
+    return sorted(row([_plain(cell) for cell in re.split(r"(?<!\\)\|", line)]) for line in lines)
 
 
 def digest(rows: list[str]) -> str:
-    """Many rows in one."""
     text = "\n".join(sorted(rows)).encode()
     return f"{len(rows)} rows, digest {hashlib.sha256(text).hexdigest()[:8]}"
 

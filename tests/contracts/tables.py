@@ -9,30 +9,11 @@ import pytest
 
 from contracts.house import TABLES
 
-WIDTH = 100
 UPDATE = "RCAD_UPDATE_CONTRACTS"
 
 
 def text(table: Any) -> str:
-    """JSON with sorted keys: a line for each entry of an object, and for a list as far as it fits."""
-    return _written(table, 0) + "\n"
-
-
-def line(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _written(value: Any, depth: int) -> str:
-    one = line(value)
-    if not isinstance(value, dict | list) or not value or (isinstance(value, list) and len(one) <= WIDTH):
-        return one
-    if isinstance(value, dict):
-        parts = [f"{line(key)}: {_written(value[key], depth + 1)}" for key in sorted(value)]
-    else:
-        parts = [_written(item, depth + 1) for item in value]
-    opening, closing = "{}" if isinstance(value, dict) else "[]"
-    inner = ",\n".join(" " * (depth + 1) + part for part in parts)
-    return f"{opening}\n{inner}\n{' ' * depth}{closing}"
+    return json.dumps(table, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def load(name: str) -> Any:
@@ -51,14 +32,8 @@ def check(table: str, what: str, present: Any, key: str | None = None) -> None:
 
 
 def same(what: str, expected: Any, present: Any) -> None:
-    """Fail with the lines that differ."""
-    lines = difflib.unified_diff(
-        text(expected).splitlines(), text(present).splitlines(), "committed", "present", lineterm="", n=2
-    )
-    found = list(lines)
-    if found:
-        shown = "\n".join(found[:80] + (["..."] if len(found) > 80 else []))
-        pytest.fail(
-            f"{what} changed; if that is meant, run python tests/contracts/update.py and commit the table\n{shown}",
-            pytrace=False,
-        )
+    both = (text(one).splitlines() for one in (expected, present))
+    if found := list(difflib.unified_diff(*both, "committed", "present", lineterm="", n=2)):
+        advice = "if that is meant, run python tests/contracts/update.py and commit the table"
+        shown = "\n".join(found[:80] + ["..."] * (len(found) > 80))
+        pytest.fail(f"{what} changed; {advice}\n{shown}", pytrace=False)

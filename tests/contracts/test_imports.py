@@ -1,14 +1,14 @@
-"""What importing costs, and which way the imports point."""
+"""What importing costs, which way the imports point, and that all types are right."""
 
 import ast
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import rcad
+from contracts.house import ROOT
 
 SOURCE = Path(rcad.__file__).parent
 # A room may import from those before it; of two rooms on one level neither may import the other.
@@ -25,10 +25,10 @@ NOT_FOR = {
 }
 
 
-def loaded(code: str) -> list[str]:
+def loaded(code: str) -> set[str]:
     """The modules that a program of its own has loaded in the end; `before` are those of which it does not tell."""
     program = f"import sys; before = set(); {code}; print(*(set(sys.modules) - before))"
-    return subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    return {*subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()}
 
 
 def imports(path: Path) -> set[str]:
@@ -57,29 +57,22 @@ def room(name: str) -> str:
     return name.split(".")[1].partition(":")[0]
 
 
-@cache
-def across_rooms() -> list[tuple[str, str]]:
-    """Every import from one room by another: the module, and what it imports."""
-    found = []
-    for path in SOURCE.rglob("*.py"):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        if parts not in (("__init__",), ("methods",)):  # the public names, from wherever they are
-            others = [name for name in sorted(imports(path)) if room(name) in LEVEL and room(name) != parts[0]]
-            found += [(".".join(("rcad", *parts)), name) for name in others]
-    return found
-
-
 def test_every_room_has_its_place() -> None:
     files = {path.stem for path in SOURCE.glob("*.py")} - {"__init__", "methods"}
-    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").is_file()}
-    assert files | folders == set(LEVEL)
     assert files == {"demo", "errors", "hub"}
+    assert files | {path.parent.name for path in SOURCE.glob("*/__init__.py")} == set(LEVEL)
 
 
 def test_imports_point_one_way() -> None:
     """And so no two rooms import each other, even by others."""
-    assert {(module, name) for module, name in across_rooms() if LEVEL[room(name)] >= LEVEL[room(module)]} == set()
-    assert {(module, name) for module, name in across_rooms() if room(module) in NOT_FOR.get(room(name), ())} == set()
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        here, *_ = path.relative_to(SOURCE).with_suffix("").parts
+        if here not in ("__init__", "methods"):  # the public names, from wherever they are
+            there = {room(name): name for name in imports(path) if room(name) in LEVEL and room(name) != here}
+            barred = {one for one in there if LEVEL[one] >= LEVEL[here] or here in NOT_FOR.get(one, ())}
+            wrong += [(str(path), there[one]) for one in barred]
+    assert wrong == []
 
 
 def test_the_package_needs_torch_and_numpy_only() -> None:
@@ -94,24 +87,18 @@ def test_training_passes_few_modules(tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Nothing of the rooms that come after a run, no reader of files that the data are not in."""
     monkeypatch.chdir(tmp_path)
     words = ["train", "--data", "digits[:60]", "--method", "rcad", "--seeds", "3", "--epochs", "1", "--quiet"]
-    found = loaded(f"from rcad.cli.main import run; assert run({words}) == 0")
-    ours = [name for name in found if name.startswith("rcad.")]
-    rooms = {"cli", "data", "errors", "kernels", "loss", "models", "report", "runs", "train"}
-    assert {room(name) for name in ours} <= rooms
+    ours = [name for name in loaded(f"from rcad.cli.main import run; assert run({words}) == 0") if name[:5] == "rcad."]
+    assert {*map(room, ours)} <= {"cli", "data", "errors", "kernels", "loss", "models", "report", "runs", "train"}
     assert len(ours) <= 60, sorted(ours)
 
 
-def test_neither_the_package_nor_the_adapters_folder_nor_a_page_loads_torch() -> None:
-    heavy = {"torch", "matplotlib", "jinja2", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"}
-    assert not heavy & set(loaded("import rcad.integrations, rcad.report.document, rcad.report.drawing"))
-
-
 def test_importing_adds_little_to_torch() -> None:
-    """Only the loss, and no library beside those that torch has loaded: counted, since times hang on the machine."""
+    """Only the loss, and no library beside those that torch has loaded; the folder of adapters and a page load none."""
+    heavy = {"torch", "matplotlib", "jinja2", "sklearn", "lightning", "transformers", "accelerate", "skorch", "timm"}
+    assert not heavy & loaded("import rcad.integrations, rcad.report.document, rcad.report.drawing")
     names = "for n, home in rcad._HOME.items() if not home.startswith(('predict', 'study', 'train'))"
     found = loaded(f"import torch; before = set(sys.modules); import rcad; [getattr(rcad, n) {names}]")
-    ours = {name for name in found if name.startswith("rcad.")}
-    assert {name.split(".")[1] for name in ours} <= {"errors", "loss", "methods"}
+    assert {room(name) for name in found if name.startswith("rcad.")} <= {"errors", "loss", "methods"}
     assert {name.split(".")[0] for name in found} <= {"rcad", "numpy", *sys.stdlib_module_names}
 
 
@@ -119,5 +106,11 @@ def test_the_names_for_type_checkers_are_those_at_run_time() -> None:
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     block = next(n for n in tree.body if isinstance(n, ast.If))
     declared = {a.asname: n.module for n in block.body if isinstance(n, ast.ImportFrom) for a in n.names}
-    assert declared.pop("methods") == "rcad.loss"
-    assert declared == {name: f"rcad.{home}" for name, home in rcad._HOME.items()}
+    assert declared == {"methods": "rcad.loss", **{name: f"rcad.{home}" for name, home in rcad._HOME.items()}}
+
+
+@pytest.mark.slow  # `make check` has asked before; a test, so that it runs beside the others on a core of its own
+def test_every_type_is_right() -> None:
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

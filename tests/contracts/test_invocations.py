@@ -1,53 +1,37 @@
-"""Exit codes, and the shape of every `--json` output: what scripts around the command rely on.
-
-The codes of a signal, 130 and 143, are in tests of `rcad train`, which must be killed for them.
-"""
+"""Exit codes, but for those of signals, and the shape of every `--json` output: what scripts rely on."""
 
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pytest
-from PIL import Image
-
 from contracts import tables
 from contracts.house import RESULTS, TABLES, Result, commands, rcad, without_pictures, workplace
+from made import files, png
 
-VARYING = {
-    "commit": "null or text",
-    "protocol": "null or text",
-    "seeds_needed": "null or number",
-    "versions": "texts by package",
-}
-"""What depends on the machine, on how its numbers are rounded, and on the results there are."""
+# What depends on the machine, on how its numbers are rounded, and on the results there are.
+VARYING = {"commit": "null or text", "protocol": "null or text", "seeds_needed": "null or number"}
+VARYING["versions"] = "texts by package"
 _, *CALLS = (TABLES / "calls.txt").read_text(encoding="utf-8").splitlines()
 
 
-def present(folder: Path) -> dict[str, Any]:
+def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
     """How each call ends, one after the other in a folder with a table and some images, and what JSON it prints."""
-    found: dict[str, Any] = {}
-    run = ""
+    found, run = dict[str, Any](), ""
     # Pictures and what packages do when they are imported have no part in the shape of JSON.
-    with workplace(folder), without_pictures(), patch("rcad.cli.doctor._tried", return_value=(None, "")):
-        _write_data()
+    with workplace(tmp_path), without_pictures(), patch("rcad.cli.doctor._tried", return_value=(None, "")):
+        rows = [f"{i % 7}.5,{i * 3 % 11},{'rs'[i % 2]},{i % 7 + i % 11 / 4}" for i in range(60)]
+        Path("my.csv").write_text("\n".join(["length,width,colour,price", *rows]) + "\n", encoding="utf-8")
+        files(**{f"images__{name}_dot_png": png() for name in ("cat__0", "cat__1", "dog__0", "dog__1")})
         for words in CALLS:
             result = rcad(words, run=run, results=RESULTS)
             ending, is_json = _ending(words, result), "--json" in words.split() and result.code < 2
             found[words] = {ending: shape(result.json())} if is_json else ending
             if not run and is_json and words.startswith("train"):
                 run = result.json()[0]["id"]
-    return found
-
-
-def _write_data() -> None:
-    rows = [f"{i % 7}.5,{i * 3 % 11},{'rs'[i % 2]},{i % 7 + i % 11 / 4}" for i in range(60)]
-    Path("my.csv").write_text("\n".join(["length,width,colour,price", *rows]) + "\n", encoding="utf-8")
-    for name in ("cat/0.png", "cat/1.png", "dog/0.png", "dog/1.png"):
-        picture = Path("images", name)
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 8), (30 * len(name), 80, 120)).save(picture)
+    tables.check("invocations", "an exit code or the shape of --json", found)
 
 
 def _ending(words: str, result: Result) -> str:
@@ -60,20 +44,18 @@ def _ending(words: str, result: Result) -> str:
     return f"exit {result.code}" + (", one line on stderr" if one_line and silent else f": {result.out}{result.err}")
 
 
-def test_exit_codes_and_shapes_of_json(tmp_path: Path) -> None:
-    tables.check("invocations", "an exit code or the shape of --json", present(tmp_path))
-
-
 def test_every_json_there_is_has_its_shape_pinned() -> None:
     with_json = {" ".join(words) for words, one in commands() if any("--json" in option.opts for option in one.params)}
     pinned = [words for words in CALLS if "--json" in words.split()]
     assert {one for one in with_json if not any(words.startswith(one) for words in pinned)} == set()
 
 
-@pytest.mark.parametrize(("words", "code"), [("--version", 0), ("nonsense", 2)])
-def test_as_a_module(words: str, code: int) -> None:
-    done = subprocess.run([sys.executable, "-m", "rcad.cli", words], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == rcad(words)
+def test_the_script_and_the_module_are_the_command() -> None:
+    (script,) = entry_points(group="console_scripts", name="rcad")
+    assert script.value == "rcad.cli.main:main"
+    for words in ("--version", "nonsense"):
+        done = subprocess.run([sys.executable, "-m", "rcad.cli", words], capture_output=True, text=True)
+        assert (done.returncode, done.stdout, done.stderr) == rcad(words)
 
 
 def shape(value: Any) -> Any:
@@ -85,13 +67,11 @@ def shape(value: Any) -> Any:
 def _objects(value: Any, path: str = "") -> dict[str, list[dict[str, Any]]]:
     """Every object by its path; entries that have the same keys share one, with a star."""
     found: dict[str, list[dict[str, Any]]] = {}
-    children: list[tuple[str, Any]] = []
+    children = [(f"{path}[]", one) for one in value] if isinstance(value, list) else []
     if isinstance(value, dict):
         found[path or "."] = [value]
-        keys = {str(_keys(one)) or key for key, one in value.items()}
-        children = [(f"{path}.{'*' if len(keys) == 1 else key}", one) for key, one in value.items()]
-    elif isinstance(value, list):
-        children = [(f"{path}[]", one) for one in value]
+        alike = len({str(_keys(one)) or key for key, one in value.items()}) == 1
+        children = [(f"{path}.{'*' if alike else key}", one) for key, one in value.items()]
     for where, child in children:
         for key, some in _objects(child, where).items():
             found.setdefault(key, []).extend(some)

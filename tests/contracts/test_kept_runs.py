@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +12,11 @@ from contracts.test_config_ids import flat
 
 RUNS = kept_runs()
 SHOWN = ("test_accuracy", "test_nll", "last_accuracy", "last_nll")
-REST = (
-    *("commit", "data_sha256", "device", "finished", "message", "metrics", "peak_memory_bytes", "resolved", "splits"),
-    *("started", "status", "timings", "versions"),
-)
-"""What a record had besides when this was written."""
+# What a record had besides when this was written.
+REST = ("commit", "data_sha256", "device", "finished", "message", "metrics", "peak_memory_bytes", "resolved", "splits")
+REST += ("started", "status", "timings", "versions")
+# What a record leaves out and a user must write, since the defaults have changed.
 MEANT = {name: {"alpha": 0.5, "lam": 0.02} for name in ("rcad", "rcad_random")}
-"""What a record leaves out and a user must write, since the defaults have changed."""
-
-
-def present() -> dict[str, dict[str, str]]:
-    """By pack and id: what was run, its main numbers, and digests of all that the package reads of it."""
-    found: dict[str, dict[str, str]] = {}
-    for run in RUNS:
-        record = read(run.store, run.id)
-        shown = [f"{name} {record['metrics'][name]:.6g}" for name in SHOWN if name in record["metrics"]]
-        config, norm = record["config"], record["config"]["model"]["norm"]
-        parts = [_method(config["method"]), *([f"{norm} norm"] if norm else []), f"seed {config['seed']}"]
-        parts += [record["status"], *shown, f"{len(record['epochs'])} epochs {_digest(record, 'epochs')}"]
-        parts += [f"rest {_digest(record, *REST)}"]
-        found.setdefault(run.store.name.removesuffix(".jsonl.gz"), {})[run.id] = ", ".join(parts)
-    return found
 
 
 @functools.cache
@@ -43,40 +28,47 @@ def read(store: Path, run: str) -> dict[str, Any]:
 
 
 def test_every_record_is_read_whole() -> None:
-    for run in RUNS:
-        record = read(run.store, run.id)
-        assert record["id"] == run.id
-        for key, value in run.content.items():
-            assert record[key] == (value if key != "config" else _with_new_fields(value, record[key])), (run.id, key)
+    for store, content in RUNS:
+        record = read(store, content["id"])
+        for key, value in content.items():
+            now = record[key]
+            if key == "config":  # with the fields that it was written before
+                value = {key: {**now[key], **one} if isinstance(one, dict) else one for key, one in value.items()}
+            assert now == value, (content["id"], key)
 
 
 def test_the_records_are_the_committed_ones() -> None:
-    tables.check("kept_runs", "a committed run", present())
+    """By pack and id: what was run, its main numbers, and digests of all that the package reads of it."""
+    found: dict[str, dict[str, str]] = {}
+    for store, content in RUNS:
+        record = read(store, content["id"])
+        shown = [f"{name} {record['metrics'][name]:.6g}" for name in SHOWN if name in record["metrics"]]
+        config, norm = record["config"], record["config"]["model"]["norm"]
+        parts = [_method(config["method"]), *([f"{norm} norm"] if norm else []), f"seed {config['seed']}"]
+        parts += [record["status"], *shown, f"{len(record['epochs'])} epochs {_digest(record, 'epochs')}"]
+        parts += [f"rest {_digest(record, *REST)}"]
+        found.setdefault(store.name.removesuffix(".jsonl.gz"), {})[record["id"]] = ", ".join(parts)
+    tables.check("kept_runs", "a committed run", found)
 
 
 def test_a_list_has_every_record() -> None:
-    for store in {run.store for run in RUNS}:
+    for store in {store for store, _ in RUNS}:
         found = rcad("runs list --runs {store} --json", store=store)
         assert (found.code, found.err) == (0, "")
-        assert sorted(one["id"] for one in found.json()) == sorted(run.id for run in RUNS if run.store == store)
+        assert sorted(one["id"] for one in found.json()) == sorted(run["id"] for pack, run in RUNS if pack == store)
 
 
 def test_the_config_asks_for_the_run() -> None:
     """Its fields, given to `rcad train` one by one, name the same run: it would not be trained again."""
-    for run in RUNS:
-        config = run.content["config"]
-        fields = {key: value for key, value in flat(config).items() if "." in key}
-        options = [f"--set {key}={_word(value)}" for key, value in fields.items()]
+    for _, content in RUNS:
+        config = content["config"]
+        fields = {key: "" if value is None else str(value).replace(" ", "") for key, value in flat(config).items()}
+        options = [f"--set {key}={value}" for key, value in fields.items() if "." in key]
         method = [{**row, **MEANT.get(row["name"], {}), **row} for row in config["method"]]
         words = f"train --data {config['data']['name']} --method '{_method(method)}' --recipe small"
         found = rcad(f"{words} {' '.join(options)} --seed {config['seed']} --dry-run --json")
         assert found.code == 0, found.err
-        assert found.json()[0]["id"] == run.id
-
-
-def _with_new_fields(config: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """A config with the fields that it was written before."""
-    return {key: {**now[key], **value} if isinstance(value, dict) else value for key, value in config.items()}
+        assert found.json()[0]["id"] == content["id"]
 
 
 def _method(rows: list[dict[str, Any]]) -> str:
@@ -84,19 +76,7 @@ def _method(rows: list[dict[str, Any]]) -> str:
     return " + ".join(f"{name}({values})" if values else name for name, values in texts)
 
 
-def _word(value: Any) -> str:
-    return "" if value is None else str(value).replace(" ", "")
-
-
 def _digest(record: dict[str, Any], *keys: str) -> str:
-    kept = {key: _numbers(record[key]) for key in keys}
-    return hashlib.sha256(tables.line(kept).encode()).hexdigest()[:8]
-
-
-def _numbers(value: Any) -> Any:
     """With numbers by their value, 1 like 1.0."""
-    if isinstance(value, dict):
-        return {key: _numbers(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_numbers(one) for one in value]
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    plain = json.loads(json.dumps({key: record[key] for key in keys}), parse_int=float)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:8]

@@ -1,7 +1,4 @@
-"""Write the tables anew from the present code: `python tests/contracts/update.py [NAME ...]`, "names" for commands too.
-
-For a change of a contract that is meant; what git shows of it is what there is to review.
-"""
+"""Writes the tables anew: `python tests/contracts/update.py [NAME ...]`, "names" for the table of commands too."""
 
 import os
 import sys

@@ -4,9 +4,8 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
-CLASSES = 5
+from small_nets import CLASSES, fit
 
 
 def patterns(count: int, seed: int) -> tuple[Tensor, Tensor]:
@@ -23,13 +22,7 @@ def fitted() -> nn.Module:
     torch.manual_seed(0)
     layers = [nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(128, 32), nn.ReLU()]
     net = nn.Sequential(*layers, nn.Linear(32, CLASSES))
-    x, y = patterns(400, 0)
-    optimizer = torch.optim.Adam(net.parameters(), lr=5e-3)
-    for _ in range(60):
-        optimizer.zero_grad()
-        cross_entropy(net(x), y).backward()
-        optimizer.step()
-    optimizer.zero_grad()
+    fit(net, torch.optim.Adam(net.parameters(), lr=5e-3), *patterns(400, 0), steps=60)
     return net.eval()
 
 

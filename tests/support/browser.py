@@ -4,13 +4,13 @@ import json
 import re
 import shutil
 import subprocess
+from collections import defaultdict
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 
@@ -19,13 +19,9 @@ class Tree(HTMLParser):
 
     def __init__(self, page: str, *, ours: bool = True) -> None:
         super().__init__()
-        self.ours = ours
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: dict[str, list[str]] = {}
-        self.words: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[tuple[str, str]] = []
+        self.ours, self.text = ours, defaultdict[str, list[str]](list)
+        self.open, self.words, self.ids = list[str](), list[str](), list[str]()
+        self.tags, self.links = list[tuple[str, dict[str, str | None]]](), list[tuple[str, str]]()
         self.feed(page)
         self.close()
         assert self.open == [] or not ours
@@ -47,7 +43,7 @@ class Tree(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open:
-            self.text.setdefault(self.open[-1], []).append(data)
+            self.text[self.open[-1]].append(data)
         if self.cdata_elem is None:  # script, style
             self.words.append(data)
 
@@ -71,7 +67,6 @@ def probed(text: str, script: str, folder: Path) -> Any:
 
 
 def pictured(page: Path, folder: Path, width: int) -> Path:
-    """A screenshot at this width."""
     picture = folder / f"{page.stem}-{width}.png"
     _opened(page, folder, f"--window-size={width},2000", f"--screenshot={picture}")
     return picture
@@ -81,9 +76,8 @@ def _opened(page: Path, folder: Path, *words: str, query: str = "") -> str:
     assert BROWSER is not None
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]
     # Scripts that wait for each other have so many milliseconds of the browser's own time.
-    flags += ["--virtual-time-budget=8000"] if query else []
-    address = f"{page.resolve().as_uri()}{query}"
-    command = [BROWSER, *flags, f"--user-data-dir={folder / 'profile'}", *words, address]
+    flags += [f"--user-data-dir={folder / 'profile'}", *(["--virtual-time-budget=8000"] if query else [])]
+    command = [BROWSER, *flags, *words, f"{page.resolve().as_uri()}{query}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "CONSOLE" not in done.stderr, done.stderr
     return done.stdout

@@ -26,30 +26,20 @@ import re
 import shlex
 import sys
 import warnings
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-PAGES = {
-    path.relative_to(ROOT).as_posix(): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-}
+PAGES = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")))}
 _BLOCK = re.compile(
     r"^<!-- setup\n(?P<setup>.*?)^-->$"
     r"|^<!-- (?P<mark>run|skip: [^\n]+) -->$"
     r"|^(?P<fence>```+)(?P<language>[\w+-]*)[^\n]*\n(?P<code>.*?)^(?P=fence)$",
     re.MULTILINE | re.DOTALL,
 )
-USED = (
-    "torch._dynamo",
-    "sklearn.datasets",
-    "scipy.stats",
-    "pandas",
-    "matplotlib.figure",
-    "jinja2",
-    "safetensors.torch",
-)
-"""What the package imports by itself, the first with an optimizer."""
+# What the package imports by itself, the first with an optimizer.
+USED = ["torch._dynamo", "sklearn.datasets", "scipy.stats", "pandas", "jinja2", "matplotlib.figure", "safetensors"]
 SHORTER = {
     "docs/start.md": [
         ("--seeds 5 --epochs 10", "--seeds 2 --epochs 2"),
@@ -71,8 +61,7 @@ SHORTER = {
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:e[+-]\d+)?%?|e[+-]\d+|%)(?![\w.]*\w)")
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """One block: `language` of the fence, "setup" for hidden code; where it starts; why it does not run, or ""; whether
     its commands run; what it must print, or None."""
 
@@ -89,23 +78,21 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """Every block of a page."""
     result: list[Block] = []
     mark, end = "", 0
     for match in _BLOCK.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        between = text[end : match.start()].strip()
+        apart = text[end : match.start()].strip()
         if match["mark"]:
             mark = match["mark"]
         elif match["setup"] is not None:
             result.append(Block("setup", match["setup"], line))
-        elif match["language"] == "text" and result and not between and result[-1].runs:
-            result.append(replace(result.pop(), output=match["code"]))
+        elif match["language"] == "text" and result and not apart and result[-1].runs:
+            result[-1] = result[-1]._replace(output=match["code"])
         else:
-            skip = mark.removeprefix("skip: ") if mark.startswith("skip") and not between else ""
-            run = mark == "run" and not between
-            assert not mark or skip or run, f"line {line}: expected the mark {mark!r} right before a block"
-            result.append(Block(match["language"], match["code"], line, skip, run))
+            assert not mark or not apart, f"line {line}: expected the mark {mark!r} right before a block"
+            skip = mark.removeprefix("skip: ") if mark != "run" else ""
+            result.append(Block(match["language"], match["code"], line, skip, mark == "run"))
             mark = ""
         end = match.end()
     return result
@@ -113,20 +100,18 @@ def blocks(text: str) -> list[Block]:
 
 def commands(code: str) -> list[list[str]]:
     """The `rcad` commands of an sh block, as words; a backslash joins lines, a comment ends one."""
-    lines = code.replace("\\\n", " ").splitlines()
-    split = [shlex.split(line, comments=True) for line in lines]
-    return [words[1:] for words in split if words[:1] == ["rcad"]]
+    lines = [shlex.split(line, comments=True) for line in code.replace("\\\n", " ").splitlines()]
+    return [words[1:] for words in lines if words[:1] == ["rcad"]]
 
 
 def matches(expected: str, printed: str) -> bool:
     """Whether this was printed; numbers with a fraction, a percent sign or an exponent may be a little off."""
-    lines = [
-        r"(?:.*\n)*?" if line.strip() == "..." else r".*".join(map(_pattern, line.rstrip().split("..."))) + r"\n"
-        for line in expected.strip().splitlines()
+    lines = [line.rstrip() for line in expected.strip().splitlines()]
+    patterns = [
+        r"(?:.*\n)*?" if line == "..." else r".*".join(map(_pattern, line.split("..."))) + r"\n" for line in lines
     ]
-    match = re.fullmatch("".join(lines), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
-    numbers = _NUMBER.findall(re.sub(r"\.\.\.", " ", expected))
-    return match is not None and all(map(_near, numbers, match.groups()))
+    match = re.fullmatch("".join(patterns), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
+    return match is not None and all(map(_near, _NUMBER.findall(expected.replace("...", " ")), match.groups()))
 
 
 def _pattern(text: str) -> str:
@@ -138,34 +123,26 @@ def _near(expected: str, printed: str) -> bool:
     """Within 5%, or two units of the last place of the page's number."""
     digits, _, power = expected.rstrip("%").partition("e")
     unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
-    number = float(expected.rstrip("%"))
-    return abs(number - float(printed.rstrip("%"))) <= max(2.001 * unit, 0.05 * abs(number))
+    number, other = (float(one.rstrip("%")) for one in (expected, printed))
+    return abs(number - other) <= max(2.001 * unit, 0.05 * abs(number))
 
 
 def run(page: str) -> None:
     """Run the blocks of a page one after the other, and hold their output against the page's."""
-    names: dict[str, object] = {"__name__": "__main__", "run_commands": _run_commands}
+    names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(shorter(page, PAGES[page].read_text(encoding="utf-8"))):
-        if not block.runs:
-            continue
-        code = f"run_commands({commands(block.code)!r})" if block.language == "sh" else block.code
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
-            exec(compile("\n" * block.line + code, page, "exec"), names)
+            for words in commands(block.code) if block.run else ():
+                assert importlib.import_module("rcad.cli.main").run(words) == 0, words
+            if block.runs and not block.run:
+                exec(compile("\n" * block.line + block.code, page, "exec"), names)
         if block.output is not None and not matches(block.output, printed.getvalue()):
             place = f"{page}, line {block.line}"
             raise SystemExit(f"{place}: the page shows\n{block.output}but it printed\n{printed.getvalue()}")
 
 
-def _run_commands(lines: list[list[str]]) -> None:
-    from rcad.cli.main import run
-
-    for words in lines:
-        assert run(words) == 0, words
-
-
 def page(name: str) -> None:
-    """A page, in a process of its own."""
     import torch
 
     warnings.filterwarnings("error", module="rcad")
@@ -203,10 +180,9 @@ def imported(code: str) -> list[str]:
 
 
 def serve() -> None:
-    """Programs from stdin, each with its folder and what it imports, in copies of this process: imports are for all.
+    """Programs from stdin, in copies of this process: imports are for all. The answer is the exit code.
 
-    What is said on stderr, by the imports too, goes to the folder's `err`, what is printed to `out`; the answer is the
-    exit code.
+    What is said on stderr, by the imports too, goes to `err` in the program's folder, what is printed to `out`.
     """
     import rcad.cli.main
     import rcad.train.run  # noqa: F401

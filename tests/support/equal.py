@@ -21,8 +21,7 @@ def same_parameters(first: nn.Module, second: nn.Module, *, rtol: float = 0.0, a
 
 def moved(first: nn.Module, second: nn.Module) -> float:
     """The largest difference between two of their parameters."""
-    pairs = zip(first.parameters(), second.parameters(), strict=True)
-    return max((p - q).abs().max().item() for p, q in pairs)
+    return max((p - q).abs().max().item() for p, q in zip(first.parameters(), second.parameters(), strict=True))
 
 
 def sgd(net: nn.Module, **options: Any) -> torch.optim.Optimizer:
@@ -41,10 +40,9 @@ def plain_loop(
     per_step: bool = True,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """The net, trained by the core's criterion with nothing of any framework's.
+    """The net, trained by the core's criterion and a method's augmentations, with nothing of any framework's.
 
-    A method's augmentations are applied too. Batches are (x, y), perhaps with options of the criterion. `per_step`:
-    `every=` counts steps of the optimizer; else batches.
+    Batches are (x, y), perhaps with options of the criterion. `per_step`: `every=` counts steps, else batches.
     """
     value = None if isinstance(method, Criterion) else as_method(method)
     criterion = method if value is None else value.criterion()

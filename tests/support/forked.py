@@ -18,15 +18,14 @@ from rcad.cli.main import run
 class Forked:
     """The command in a copy of this process, which has loaded everything already: it can be sent signals, and killed.
 
-    With `largest_file` bytes of a file the disk is full. It prints to `told`, which is closed here; by default to two
-    pipes, large ones, for nobody reads before the end.
+    With `largest_file` bytes of a file the disk is full. It prints to `told`, closed here; by default to large pipes.
     """
 
     def __init__(self, *words: object, largest_file: int | None = None, told: tuple[int, int] | None = None) -> None:
-        self._said, self._pipes = {"out": b"", "err": b""}, dict[str, int]()
+        self._said, self._pipes = {"out": b"", "err": b""}, dict[str, Any]()
         if told is None:
             (out, told_out), (err, told_err) = os.pipe(), os.pipe()
-            self._pipes, told = {"out": out, "err": err}, (told_out, told_err)
+            self._pipes, told = {"out": open(out, "rb", 0), "err": open(err, "rb", 0)}, (told_out, told_err)  # noqa: SIM115
             for pipe in (out, err):
                 os.set_blocking(pipe, False)
                 if hasattr(fcntl, "F_SETPIPE_SZ"):
@@ -38,10 +37,6 @@ class Forked:
         for stream in told:
             os.close(stream)
 
-    def __del__(self) -> None:
-        for pipe in self._pipes.values():
-            os.close(pipe)
-
     def wait(self, seconds: float = 300) -> int | None:
         """The exit code, negative for a signal; None where it has not ended in time."""
         self._process.join(seconds)
@@ -52,14 +47,10 @@ class Forked:
         self._process.join()
 
     def said(self, stream: str = "out") -> str:
-        """What it has printed so far."""
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(self._pipes[stream], 1 << 16):
-                self._said[stream] += part
+        self._said[stream] += self._pipes[stream].read() or b""
         return self._said[stream].decode(errors="replace")
 
     def end(self) -> Result:
-        """How it ended, once it has."""
         code = self.wait()
         assert code is not None, "it did not end"
         return Result(code, self.said("out"), self.said("err"))
@@ -74,7 +65,6 @@ def interrupted(*words: object, when: Callable[[], bool], by: int = signal.SIGIN
 
 
 def until(over: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait until something has come about."""
     deadline = time.monotonic() + seconds
     while not over():
         assert time.monotonic() < deadline

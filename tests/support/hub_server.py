@@ -14,8 +14,9 @@ from urllib.parse import unquote
 import pytest
 
 Files = dict[str, bytes]
-LARGE = 200
-"""Files of at least so many bytes are stored as large ones (LFS), with their sha256."""
+Answer = tuple[int, bytes, dict[str, str]]
+LARGE = 200  # files of at least so many bytes are stored as large ones (LFS), with their sha256
+REPO = "((?:datasets|models)/[^/]+/[^/]+?)"
 
 
 class Hub:
@@ -32,11 +33,53 @@ class Hub:
         return commit(repo, len(self.repositories[repo]) - 1)
 
     def find(self, repo: str, revision: str) -> tuple[str, Files] | None:
-        commits = self.repositories.get(repo, [])
-        for number, files in enumerate(commits):
-            if revision == commit(repo, number) or (revision == "main" and number == len(commits) - 1):
-                return commit(repo, number), files
-        return None
+        commits = {commit(repo, number): files for number, files in enumerate(self.repositories.get(repo, []))}
+        name = list(commits)[-1] if revision == "main" and commits else revision
+        return (name, commits[name]) if name in commits else None
+
+    def answer(self, path: str, body: bytes) -> Answer:
+        if path == "/api/validate-yaml":
+            return plain({"errors": [], "warnings": []})
+        if path == "/api/repos/create":
+            request = json.loads(body)
+            name = f"{request.get('organization') or 'me'}/{request['name']}"
+            self.repositories.setdefault(f"{request.get('type', 'model')}s/{name}", [{}])
+            return plain({"url": f"{self.url}/{name}", "id": name})
+        if match := re.fullmatch(rf"/api/{REPO}/preupload/main", path):
+            fixed = {"uploadMode": "regular", "shouldIgnore": False, "oid": None}
+            return plain({"files": [{"path": file["path"], **fixed} for file in json.loads(body)["files"]]})
+        if match := re.fullmatch(rf"/api/{REPO}/commit/main", path):
+            lines = [line["value"] for line in map(json.loads, body.splitlines()) if line["key"] == "file"]
+            new = {line["path"]: base64.b64decode(line["content"]) for line in lines}
+            name = self.put(match[1], {**self.repositories[match[1]][-1], **new})
+            url = f"{self.url}/{match[1].partition('/')[2]}/commit/{name}"
+            return plain({"commitUrl": url, "commitOid": name, "success": True})
+        if match := re.fullmatch(rf"/api/{REPO}(?:/revision/(.+))?", path):
+            version, name = self.find(match[1], match[2] or "main"), match[1].partition("/")[2]
+            if version is None:
+                return missing("Revision" if match[1] in self.repositories else "Repo")
+            siblings = []
+            for file, content in version[1].items():
+                blob, large = digests(content)
+                lfs = {"lfs": {"sha256": large, "size": len(content), "pointerSize": 130}} if large else {}
+                siblings.append({"rfilename": file, "size": len(content), "blobId": blob, **lfs})
+            about = {"_id": "1", "id": name, "modelId": name, "sha": version[0], "tags": []}
+            return plain({**about, "siblings": siblings})
+        if match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
+            version = self.find(f"{match[1] or 'models/'}{match[2]}", match[3])
+            if version is not None and match[4] in version[1]:
+                blob, large = digests(version[1][match[4]])
+                headers = {"ETag": f'"{large or blob}"', "X-Repo-Commit": version[0], "Accept-Ranges": "bytes"}
+                return 200, version[1][match[4]], headers
+        return missing("Entry")
+
+
+def plain(value: Any) -> Answer:
+    return 200, json.dumps(value).encode(), {"Content-Type": "application/json"}
+
+
+def missing(kind: str) -> Answer:
+    return 404, json.dumps({"error": f"{kind} not found"}).encode(), {"X-Error-Code": f"{kind}NotFound"}
 
 
 def commit(repo: str, number: int) -> str:
@@ -47,13 +90,6 @@ def digests(content: bytes) -> tuple[str, str | None]:
     """git's hash, and the sha256 of a large file."""
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     return blob, hashlib.sha256(content).hexdigest() if len(content) >= LARGE else None
-
-
-def described(name: str, content: bytes) -> dict[str, Any]:
-    """A file in the answer about its repository."""
-    blob, large = digests(content)
-    lfs = {"lfs": {"sha256": large, "size": len(content), "pointerSize": 130}} if large else {}
-    return {"rfilename": name, "size": len(content), "blobId": blob, **lfs}
 
 
 def point_to(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
@@ -73,73 +109,18 @@ def serving() -> Iterator[Hub]:
         def log_message(self, *words: Any) -> None:
             pass
 
-        def answer(self, code: int, body: bytes = b"", **headers: str) -> None:
+        def do_GET(self) -> None:
+            path = unquote(self.path).partition("?")[0]
+            hub.asked.append(f"{self.command} {path}")
+            code, body, headers = hub.answer(path, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
             self.send_response(code)
             for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name.replace("_", "-"), value)
+                self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(body)
 
-        def plain(self, value: Any) -> None:
-            self.answer(200, json.dumps(value).encode(), Content_Type="application/json")
-
-        def missing(self, kind: str) -> None:
-            self.answer(404, json.dumps({"error": f"{kind} not found"}).encode(), X_Error_Code=f"{kind}NotFound")
-
-        def asked(self) -> str:
-            path = unquote(self.path).partition("?")[0]
-            hub.asked.append(f"{self.command} {path}")
-            return path
-
-        def do_GET(self) -> None:
-            path = self.asked()
-            if match := re.fullmatch(r"/api/((?:datasets|models)/[^/]+/[^/]+?)(?:/revision/(.+))?", path):
-                repo, revision = match[1], match[2] or "main"
-                version = hub.find(repo, revision)
-                if version is None:
-                    self.missing("Revision" if repo in hub.repositories else "Repo")
-                    return
-                name, siblings = repo.partition("/")[2], [described(*file) for file in version[1].items()]
-                about = {"_id": "1", "id": name, "modelId": name, "sha": version[0]}
-                self.plain({**about, "siblings": siblings, "tags": []})
-            elif match := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
-                repo = f"{'datasets' if match[1] else 'models'}/{match[2]}"
-                version = hub.find(repo, match[3])
-                if version is None or match[4] not in version[1]:
-                    self.missing("Entry")
-                    return
-                content = version[1][match[4]]
-                blob, large = digests(content)
-                self.answer(200, content, ETag=f'"{large or blob}"', X_Repo_Commit=version[0], Accept_Ranges="bytes")
-            else:
-                self.missing("Entry")
-
-        do_HEAD = do_GET
-
-        def do_POST(self) -> None:
-            path = self.asked()
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if path == "/api/repos/create":
-                request = json.loads(body)
-                repo = f"{request.get('type', 'model')}s/{request.get('organization') or 'me'}/{request['name']}"
-                hub.repositories.setdefault(repo, [{}])
-                self.plain({"url": f"{hub.url}/{repo.partition('/')[2]}", "id": repo.partition("/")[2]})
-            elif path == "/api/validate-yaml":
-                self.plain({"errors": [], "warnings": []})
-            elif match := re.fullmatch(r"/api/((?:datasets|models)/.+)/preupload/main", path):
-                fixed = {"uploadMode": "regular", "shouldIgnore": False, "oid": None}
-                self.plain({"files": [{"path": file["path"], **fixed} for file in json.loads(body)["files"]]})
-            elif match := re.fullmatch(r"/api/((?:datasets|models)/.+)/commit/main", path):
-                files = dict(hub.repositories[match[1]][-1])
-                for line in map(json.loads, body.splitlines()):
-                    if line["key"] == "file":
-                        files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-                name = hub.put(match[1], files)
-                url = f"{hub.url}/{match[1].partition('/')[2]}/commit/{name}"
-                self.plain({"commitUrl": url, "commitOid": name, "success": True})
-            else:
-                self.missing("Entry")
+        do_HEAD = do_POST = do_GET
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     hub.url = f"http://127.0.0.1:{server.server_port}"

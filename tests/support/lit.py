@@ -19,7 +19,6 @@ QUIET |= {f"enable_{name}": False for name in ("checkpointing", "progress_bar", 
 
 
 def loader(data: Any = None) -> DataLoader[Any]:
-    """Three batches of 8 images."""
     return DataLoader(TensorDataset(*images(24)) if data is None else data, batch_size=8)
 
 

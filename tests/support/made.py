@@ -11,9 +11,8 @@ from PIL import Image
 
 
 def png(side: int = 8, seed: int = 0, keep: int | None = None) -> bytes:
-    buffer = io.BytesIO()
     pixels = np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)
-    Image.fromarray(pixels).save(buffer, "PNG")
+    Image.fromarray(pixels).save(buffer := io.BytesIO(), "PNG")
     return buffer.getvalue()[:keep]
 
 
@@ -26,7 +25,6 @@ def files(**contents: bytes | str) -> None:
 
 
 def saved(path: str | Path) -> Any:
-    """The JSON in a file."""
     return json.loads(Path(path).read_text(encoding="utf-8"))
 
 
@@ -46,8 +44,7 @@ def table(rows: int = 60) -> str:
 def tar(path: str | Path, members: dict[str, bytes], keep: int | None = None) -> Path:
     with tarfile.open(path, "w:gz") as archive:
         for name, data in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
+            (info := tarfile.TarInfo(name)).size = len(data)
             archive.addfile(info, io.BytesIO(data))
     path = Path(path)
     path.write_bytes(path.read_bytes()[:keep])

@@ -23,8 +23,7 @@ def fails_in_one_line(*says: str, match: str | None = None) -> Iterator[None]:
 def refusals(*rows: tuple[Any, ...], of: Callable[..., object] = operator.call) -> Any:
     """A test of what must be refused in one line. A row: the arguments, and the words, of which " .. " leaves some out.
 
-    Args:
-        of: what is called with the arguments; by default the first of them, with the others.
+    `of` is called with the arguments; by default the first of them, with the others.
     """
 
     @pytest.mark.parametrize("row", rows, ids=[row[-1] for row in rows])

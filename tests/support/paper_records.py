@@ -29,16 +29,12 @@ def value(row: str, column: str, seed: int) -> float:
     return level + len(column) + WOBBLE[seed % 5] * (1.0 if row == "ERM" else 1.3) + 0.05 * (seed % 2)
 
 
-def run(row: str, column: str, seed: int, metric: str = "accuracy", *, diverged: bool = False) -> dict[str, Any]:
+def run(row: str, column: str, seed: int, *, diverged: bool) -> dict[str, Any]:
     score = value(row, column, seed)
-    numbers = {metric: score, "accuracy": score, "nll": 2 - score / 100, "brier": 0.4, "ece": None}
-    how = (
-        {"status": "diverged", "metrics": dict.fromkeys(numbers)}
-        if diverged
-        else {"status": "done", "metrics": numbers}
-    )
+    numbers = {"accuracy": score, "nll": 2 - score / 100, "brier": 0.4, "ece": None}
+    status, metrics = ("diverged", dict.fromkeys(numbers)) if diverged else ("done", numbers)
     identity = {"id": f"{sum(map(ord, row + column)) * 8 + seed:016x}", "seed": seed}
-    return {**identity, **how, "seconds": 20.0 if row == "RCAD" else 10.0}
+    return {**identity, "status": status, "metrics": metrics, "seconds": 20.0 if row == "RCAD" else 10.0}
 
 
 def claim(where: str, statement: str, verdict: str, gain: Sequence[float] | None = None, **more: Any) -> dict[str, Any]:
@@ -57,32 +53,30 @@ def suite(
     published: bool = True,
     absent: Sequence[tuple[str, str]] = (),
     diverged: Sequence[tuple[str, str, int]] = (),
-    metrics: Mapping[str, str] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """A suite's record; every cell but the `absent` ones has runs."""
     cells = []
     for column, row in itertools.product(columns, rows):
         if (row, column) not in absent:
-            metric = (metrics or {}).get(column, "accuracy")
             printed = {"mean": value(row, column, 0) + 1, "half": 0.12, "n": 10}
-            runs = [run(row, column, k, metric, diverged=(row, column, k) in diverged) for k in range(seeds)]
+            runs = [run(row, column, k, diverged=(row, column, k) in diverged) for k in range(seeds)]
             shown = printed if published and row in ("ERM", "RCAD") else None
             cells.append({"row": row, "column": column, "published": shown, "runs": runs})
-    controls = [row for row in rows if row in ("random direction", "entropy at x")]
     words = {"title": f"made up, {target}", "about": "A record for tests.", "rule": RULE, "notes": ["A note."]}
     made = {"protocol": "one view", "seconds": 12.5, "versions": {"rcad": "0.1.0", "torch": "2.13.0+cpu"}}
-    study = Study(target, rows=rows, columns=columns, controls=controls, metrics=metrics or {}, **words, **made)
+    controls = [row for row in rows if row == "random direction"]
+    study = Study(target, rows=rows, columns=columns, controls=controls, **words, **made)
     return {**study.to_dict(), "cells": cells, **more}
 
 
 def verdicts() -> list[dict[str, Any]]:
-    """A claim of every kind."""
+    more = "RCAD is more accurate than"
     return [
-        claim("n=500", "RCAD is more accurate than ERM", "reproduced", (2.0, 2.4, 1.9, 2.2)),
-        claim("n=500", "RCAD is more accurate than FGSM", "not reproduced", (0.1, -0.2, 0.0, 0.2)),
-        claim("n=1,000", "RCAD is more accurate than ERM", "opposite", (-2.0, -2.4, -1.9, -2.2)),
-        claim("n=1,000", "RCAD is more accurate than FGSM", "undecided", (3.0, -2.0, 1.0, 4.0)),
+        claim("n=500", f"{more} ERM", "reproduced", (2.0, 2.4, 1.9, 2.2)),
+        claim("n=500", f"{more} FGSM", "not reproduced", (0.1, -0.2, 0.0, 0.2)),
+        claim("n=1,000", f"{more} ERM", "opposite", (-2.0, -2.4, -1.9, -2.2)),
+        claim("n=1,000", f"{more} FGSM", "undecided", (3.0, -2.0, 1.0, 4.0)),
         claim("n=50,000", f"{EVIL} is more accurate", "undecided", note="a run diverged"),
     ]
 
@@ -94,16 +88,16 @@ def series(name: str, panel: str, x: Sequence[float | str], **more: Any) -> dict
 
 def images() -> dict[str, Any]:
     pixels = [[[[[(40 * a + 20 * i + j) % 256 for j in range(4)] for i in range(4)]] * 3 for a in range(3)]] * 2
-    numbers = {"alphas": [0.0, 0.5, 5.0], "entropy": [[0.1, 0.5, 2.0]] * 2, "pixels": pixels}
-    return {"run": "x", "labels": ["cat", EVIL], **numbers}
+    entropy = {"alphas": [0.0, 0.5, 5.0], "entropy": [[0.1, 0.5, 2.0]] * 2}
+    return {"run": "x", "labels": ["cat", EVIL], **entropy, "pixels": pixels}
 
 
 def benchmark() -> dict[str, Any]:
     same = {"model": "resnet18", "batch": 32, "replicas": 1, "ratio_to_floor": 3.0, "peak_memory_gib": None}
+    ratios = {"erm": 1.0, "rcad": 1.9, "me_ada": 3.5}
     rows = [
         {**same, "method": method, "mode": mode, "ms_per_seed_step": ratio, "ratio_to_erm": ratio}
-        for mode in ("eager", "graph")
-        for method, ratio in (("erm", 1.0), ("rcad", 1.9), ("me_ada", 3.5))
+        for mode, (method, ratio) in itertools.product(("eager", "graph"), ratios.items())
     ]
     return {"kind": "rcad step times", "device": "a made-up GPU", "torch": "2.13", "date": "2026-11-15", "rows": rows}
 
@@ -111,20 +105,14 @@ def benchmark() -> dict[str, Any]:
 def run_record(seed: int, accuracy: float, name: str = "digits") -> dict[str, Any]:
     """A finished run of RCAD on a network with GroupNorm."""
     recipe = replace(RECIPES["paper"], model=ModelConfig(name="resnet18", norm="group"))
-    return RunRecord(
-        config=recipe.config(name, [("rcad", {"alpha": 1.0})], seed),
-        status="done",
-        started="2026-11-15T05:00:00+00:00",
-        finished="2026-11-15T05:00:05+00:00",
-        metrics={"test_accuracy": accuracy, "test_nll": 1.0, "val_accuracy": 99.0},
-        timings={"train_seconds": 5.0},
-        device="a made-up GPU",
-        versions={"torch": "2.13"},
-    ).to_dict()
+    times = {"started": "2026-11-15T05:00:00+00:00", "finished": "2026-11-15T05:00:05+00:00"}
+    metrics = {"test_accuracy": accuracy, "test_nll": 1.0, "val_accuracy": 99.0}
+    made = {"timings": {"train_seconds": 5.0}, "device": "a made-up GPU", "versions": {"torch": "2.13"}}
+    config = recipe.config(name, [("rcad", {"alpha": 1.0})], seed)
+    return RunRecord(config=config, status="done", metrics=metrics, **times, **made).to_dict()
 
 
 def put_run(folder: Path, store: str, record: Mapping[str, Any]) -> str:
-    """Write a run's record into a store; returns its id."""
     put(folder, record, f"{store}/{record['id']}/record.json")
     return str(record["id"])
 
@@ -137,8 +125,7 @@ def put(folder: Path, record: Mapping[str, Any], path: str | None = None) -> Pat
     return file
 
 
-def silent(*words: object) -> None:
-    """Progress that nobody looks at."""
+def silent(*words: object) -> None: ...
 
 
 def order(name: str, out: Path = Path(), **options: Any) -> Order:

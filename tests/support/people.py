@@ -8,10 +8,8 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine, make_
 
 ROWS = 60
 WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
-LABELS = make_multilabel_classification(200, 8, n_classes=3, random_state=0)
-"""Three yes/no labels for each row."""
-REALS = DIABETES[0], np.stack([DIABETES[1], 1000 - 3 * DIABETES[1], DIABETES[0][:, 2]], 1)
-"""Three numbers for each row."""
+LABELS = make_multilabel_classification(200, 8, n_classes=3, random_state=0)  # three yes/no labels for each row
+REALS = DIABETES[0], np.stack([DIABETES[1], 1000 - 3 * DIABETES[1], DIABETES[0][:, 2]], 1)  # three numbers for each row
 
 
 def people(seed: int = 0) -> tuple[Any, Any]:

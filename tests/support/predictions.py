@@ -5,7 +5,6 @@ from torch import Tensor
 
 
 def random_logits(count: int = 300, classes: int = 7, *, seed: int = 0, scale: float = 2.0) -> tuple[Tensor, Tensor]:
-    """Float64 logits that know something of their labels."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(classes, (count,), generator=generator)
     logits = scale * torch.randn(count, classes, generator=generator, dtype=torch.float64)

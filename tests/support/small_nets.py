@@ -36,9 +36,7 @@ def left_alone(net: nn.Module) -> Iterator[None]:
 
 
 def soft(y: Tensor, *, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Probabilities that lean towards y."""
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.rand(len(y), CLASSES, generator=generator, dtype=dtype)
+    noise = torch.rand(len(y), CLASSES, generator=torch.Generator().manual_seed(seed), dtype=dtype)
     return 0.6 * nn.functional.one_hot(y, CLASSES) + 0.4 * noise / noise.sum(1, keepdim=True)
 
 
@@ -46,41 +44,31 @@ def smooth_net(seed: int = 0, *, dropout: float = 0.0) -> nn.Sequential:
     """A small net without BatchNorm, smooth enough for exact comparisons."""
     torch.manual_seed(seed)
     layers = [nn.Flatten(), nn.Linear(192, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, CLASSES)]
-    net = nn.Sequential(*layers)
-    with torch.no_grad():
-        net[-1].weight.mul_(6)  # confident enough that entropies and gradients differ between examples
-    return net
+    layers[-1].weight.data.mul_(6)  # confident enough that entropies and gradients differ between examples
+    return nn.Sequential(*layers)
 
 
 def norm_net(seed: int = 0, *, dropout: float = 0.0) -> nn.Sequential:
-    """A small convnet with BatchNorm."""
     torch.manual_seed(seed)
-    return nn.Sequential(
-        nn.Conv2d(3, 6, 3, padding=1, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(),
-        nn.Dropout(dropout),
-        nn.Conv2d(6, 8, 3, padding=1, stride=2, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(8, CLASSES),
-    )
+    first = [nn.Conv2d(3, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.ReLU(), nn.Dropout(dropout)]
+    second = [nn.Conv2d(6, 8, 3, padding=1, stride=2, bias=False), nn.BatchNorm2d(8), nn.ReLU()]
+    return nn.Sequential(*first, *second, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, CLASSES))
 
 
 def fitted_resnet() -> nn.Module:
     """A narrow ResNet-18 with BatchNorm after some steps of training: its statistics are no longer the initial ones."""
     torch.manual_seed(0)
     net = build("resnet18", num_outputs=CLASSES, in_shape=(3, 8, 8), width=8)
-    x, y = images(40, seed=9)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(12):
+    fit(net, torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9), *images(40, seed=9), steps=12)
+    return net
+
+
+def fit(net: nn.Module, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, *, steps: int) -> None:
+    for _ in range(steps):
         optimizer.zero_grad()
         cross_entropy(net(x), y).backward()
         optimizer.step()
     optimizer.zero_grad()
-    return net
 
 
 def gradients(net: nn.Module) -> dict[str, Tensor]:
@@ -103,8 +91,9 @@ def assert_same_state(first: nn.Module, second: nn.Module, *, rtol: float = 1e-5
 class PassCounter:
     """Counts the forwards and backwards of a model by hooks."""
 
+    forwards = backwards = 0
+
     def __init__(self, net: nn.Module) -> None:
-        self.forwards = self.backwards = 0
         net.register_forward_hook(self._forward)
 
     def _forward(self, module: nn.Module, inputs: object, output: Tensor) -> None:

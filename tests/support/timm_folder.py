@@ -1,8 +1,7 @@
 """timm for the tests: installed like any package, or lying apart in the environment with a torchvision that needs help.
 
-torchvision's wheel is built for CUDA: beside a torch without it, it fails at two operators that it expects to find
-declared. `make` therefore puts it and timm into `<environment>/timm`, which only these tests and the runner of the
-example look into.
+torchvision's wheel is for CUDA: beside a torch without it, it fails at two operators that are not declared. `make` puts
+it and timm into `<environment>/timm`, which only tests look into.
 """
 
 import importlib
@@ -20,17 +19,11 @@ for operator in ("nms", "qnms"):
     torch.library.define(f"torchvision::{{operator}}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 sys.path.append({str(FOLDER)!r})
 """
-"""What a script must run first where timm lies apart."""
-
-
-def apart() -> bool:
-    """Whether timm is there, but only in the folder."""
-    return PathFinder.find_spec("timm") is None and (FOLDER / "timm").is_dir()
 
 
 def prelude() -> str:
     """What a script that uses timm must run first here; skips the test where there is no timm at all."""
-    if apart():
+    if PathFinder.find_spec("timm") is None and (FOLDER / "timm").is_dir():
         return PRELUDE
     pytest.importorskip("timm", exc_type=Exception)
     return ""
@@ -38,8 +31,8 @@ def prelude() -> str:
 
 def load() -> ModuleType:
     """timm, imported; torchvision is hidden again, so that other libraries do not find it in this process."""
-    if "timm" not in sys.modules and apart():
-        exec(PRELUDE, {})
+    if "timm" not in sys.modules and (first := prelude()):
+        exec(first, {})
         try:
             importlib.import_module("timm.task")
         finally:

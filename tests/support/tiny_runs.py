@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rcad.data.dataset import Dataset, Split
+from rcad.loss.method_rows import parse_method
 from rcad.runs.config import DataConfig, ModelConfig, OptimConfig, RunConfig, TrainConfig
 from rcad.runs.locks import BusyError
 from rcad.runs.plain import config_id
@@ -23,7 +24,7 @@ from rcad.train.checkpoint import load_tensors
 from rcad.train.joined import JoinedStepper, Team
 from rcad.train.loop import Course, Trainer
 from rcad.train.place import Engine
-from rcad.train.progress import SILENT, Progress, Silent
+from rcad.train.progress import SILENT, Silent
 from rcad.train.task import method_of, model_of, prepare
 
 CPU = torch.device("cpu")
@@ -43,25 +44,24 @@ def arrays_in(folder: Path) -> str:
     return str(folder / "arrays.npz")
 
 
+METHODS = {
+    "every3": "rcad(every=3, alpha=0.5)",
+    "auto": "rcad(alpha=auto, lam=0.5, steps=2) + rcad_random(alpha=auto, lam=0.5)",
+    "grow": "me_ada(epochs=1, rounds=1, steps=2)",
+}
+
+
 def config(method: str = "rcad", model: str = "small_cnn", optim: str = "sgd", **train: Any) -> RunConfig:
-    rows = tuple((name.strip(), ()) for name in method.split("+"))
-    if method.startswith("every"):
-        rows = (("rcad", (("every", int(method[5:])), ("alpha", 0.5))),)
-    if method.startswith("auto"):
-        step = (("alpha", "auto"), ("lam", 0.5))
-        rows = (("rcad", (*step, ("steps", 2))), ("rcad_random", step))
-    if method.startswith("grow"):
-        rows = (("me_ada", (("epochs", 1), ("rounds", 1), ("steps", 2))),)
     return RunConfig(
         data=DataConfig(name="images"),
         model=ModelConfig(name=model, width=8),
-        method=rows,
+        method=parse_method(METHODS.get(method, method)),
         optim=OptimConfig(name=optim, lr=0.02, weight_decay=1e-3, clip=1.0, schedule="cosine"),
         train=TrainConfig(**{"epochs": 5, "batch_size": 16, **train}),
     )
 
 
-KINDS = {
+KINDS = {  # runs whose steps differ in kind
     "erm": config("erm"),
     "rcad": config("rcad", channels_last=True),
     "every": config("every3"),
@@ -73,15 +73,10 @@ KINDS = {
     "adamw": config("cutmix + rcad", optim="adamw"),
     "growth": config("grow"),
 }
-"""Runs whose steps differ in kind."""
 
 
 def trainer(
-    settings: RunConfig,
-    device: torch.device = CPU,
-    engine: Engine = "eager",
-    member: JoinedStepper | None = None,
-    data: Dataset | None = None,
+    settings: RunConfig, device: Any = CPU, engine: Engine = "eager", member: Any = None, data: Any = None
 ) -> Trainer:
     problem = prepare(settings, data or dataset(), device)
     method, model = method_of(settings, problem), model_of(settings, problem)
@@ -89,18 +84,14 @@ def trainer(
 
 
 def team_of(
-    settings: RunConfig,
-    seeds: Iterable[int],
-    device: torch.device = CPU,
-    engine: Engine = "eager",
-    pause: Callable[[int], Callable[[], bool]] = lambda seed: lambda: False,
+    settings: RunConfig, seeds: Iterable[int], device: Any = CPU, engine: Engine = "eager", pause: Any = None
 ) -> tuple[Team, list[Trainer]]:
-    """A team of these seeds, none of which has begun."""
+    """A team of these seeds, none of which has begun; `pause(seed)` gives what asks whether it should."""
     team, runs = Team(engine, device), []
 
     def course(member: JoinedStepper) -> Course:
         runs.append(trainer(replace(settings, seed=member.run), device, engine, member))
-        return runs[-1].course(pause(member.run))
+        return runs[-1].course(pause(member.run) if pause else lambda: False)
 
     with team.queue:
         for seed in seeds:
@@ -136,10 +127,8 @@ seed 0.2 away; bf16 on an H200 1.5e-2 to 2.3e-2 between engines (`results/benchm
 
 
 def distance(first: Trainer, second: Trainer) -> float:
-    """Relative distance of all weights and buffers."""
-    pairs = list(zip(first.model.state_dict().values(), second.model.state_dict().values(), strict=True))
-    apart = sum((a.double() - b.double()).square().sum() for a, b in pairs)
-    return float((apart / sum(b.double().square().sum() for _, b in pairs)).sqrt())
+    a, b = (torch.cat([value.double().ravel() for value in one.model.state_dict().values()]) for one in (first, second))
+    return float((a - b).norm() / b.norm())
 
 
 def no_memory(*args: Any) -> None:
@@ -147,35 +136,27 @@ def no_memory(*args: Any) -> None:
 
 
 def weights(store: Store, run: str) -> dict[str, Tensor]:
-    """The weights that a run has left."""
     return load_tensors(store.folder(run) / WEIGHTS)[0]
 
 
 def same_weights(store: Store, other: Store, *runs: str) -> bool:
-    """Whether the runs have left the same weights in both, bit for bit."""
     pairs = [(weights(store, run), weights(other, run)) for run in runs]
     return all(a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a) for a, b in pairs)
 
 
-def essence(record: RunRecord) -> dict[str, Any]:
+def essence(record: RunRecord) -> list[Any]:
     """What two equal runs have in common: not times, memory, and how steps were taken."""
     rows = [{key: value for key, value in row.items() if key != "seconds"} for row in record.epochs]
-    names = ("id", "status", "metrics", "splits")
-    return {"epochs": rows, **{name: getattr(record, name) for name in names}}
+    return [record.id, record.status, record.metrics, record.splits, rows]
 
 
 class Watcher(Silent):
     """Keeps what it is told. At the first call for which `when(watcher)` holds, it acts: by a signal, or a function."""
 
-    def __init__(
-        self, when: Callable[[Watcher], object] = lambda watcher: False, act: int | Callable[[], object] = signal.SIGINT
-    ) -> None:
+    def __init__(self, when: Any = lambda watcher: False, act: Any = signal.SIGINT) -> None:
         self._when, self._act, self.acted = when, act, False
-        self.done, self.text = -1.0, ""
-        self.shares: list[tuple[float, float]] = []
-        self.texts: list[str] = []
-        self.details: list[str] = []
-        self.notes: list[str] = []
+        self.done, self.text, self.shares = -1.0, "", list[tuple[float, float]]()
+        self.texts, self.details, self.notes = list[str](), list[str](), list[str]()
 
     def overall(self, done: float, total: float, text: str) -> None:
         self.done, self.text = done, text
@@ -202,17 +183,12 @@ class Listener:
 
     pace = 0.0
 
-    def __init__(
-        self,
-        configs: Sequence[RunConfig],
-        progress: Mapping[int, Progress] | None = None,
-        on_end: Callable[[int], None] = lambda place: None,
-    ) -> None:
+    def __init__(self, configs: Sequence[RunConfig], progress: Any = None, on_end: Any = lambda place: None) -> None:
         self._ids, self._progress, self._on_end = [config_id(config) for config in configs], progress or {}, on_end
         self.records: list[Any] = [None] * len(configs)
         self.left: list[int] = []
 
-    def progress(self, config: RunConfig) -> Progress:
+    def progress(self, config: RunConfig) -> Any:
         return self._progress.get(self._ids.index(config_id(config)), SILENT)
 
     def ended(self, record: RunRecord) -> None:

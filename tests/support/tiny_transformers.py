@@ -16,60 +16,61 @@ SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "i
 
 def bert(head: str = "SequenceClassification", *, dropout: float = 0.0, **config: Any) -> nn.Module:
     """A BERT of two layers, sure enough of itself that the entropy matters."""
-    torch.manual_seed(0)
-    shape = {"vocab_size": 40, "max_position_embeddings": 12, "initializer_range": 0.2, "num_labels": LABELS}
+    shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 12, "initializer_range": 0.2, "num_labels": LABELS}
     drop = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
-    settings = transformers.BertConfig(**{**SIZES, **shape, **drop, **config})
-    return getattr(transformers, f"BertFor{head}")(settings)  # type: ignore[no-any-return]
+    return _built(f"BertFor{head}", transformers.BertConfig(**{**SIZES, **shape, **drop, **config}))
 
 
 def vit() -> nn.Module:
-    torch.manual_seed(0)
     shape = {"image_size": 8, "patch_size": 4, "num_labels": LABELS, "initializer_range": 0.2}
     drop = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    return transformers.ViTForImageClassification(transformers.ViTConfig(**SIZES, **shape, **drop))  # type: ignore[no-any-return]
+    return _built("ViTForImageClassification", transformers.ViTConfig(**SIZES, **shape, **drop))
+
+
+def llama(**config: Any) -> Any:
+    shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 64, "initializer_range": 0.2, "pad_token_id": PAD}
+    return _built("LlamaForCausalLM", transformers.LlamaConfig(**SIZES, **shape, **config))
+
+
+def gpt2(head: str = "LMHeadModel") -> Any:
+    """The language model has one table for what comes in and what goes out."""
+    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": VOCABULARY, "n_positions": 64}
+    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
+    return _built(f"GPT2{head}", transformers.GPT2Config(**sizes, **still, num_labels=LABELS, pad_token_id=PAD))
+
+
+def _built(name: str, settings: Any) -> Any:
+    torch.manual_seed(0)
+    return getattr(transformers, name)(settings)
+
+
+def _tokens(generator: torch.Generator, shortest: int) -> tuple[Tensor, Tensor]:
+    """A sentence of random tokens and length, and where it is."""
+    length = torch.randint(shortest, 9, (), generator=generator)
+    return torch.randint(1, VOCABULARY, (8,), generator=generator), torch.arange(8) < length
 
 
 def texts(count: int = 12, *, padded: bool = True, per_token: bool = False, seed: int = 1) -> list[dict[str, Tensor]]:
-    """Sentences of random tokens and lengths, labels at random; per token, labels of padding are -100."""
+    """Sentences, labels at random; per token, labels of padding are -100."""
     generator = torch.Generator().manual_seed(seed)
     rows = []
     for _ in range(count):
-        length = int(torch.randint(3, 9, (), generator=generator)) if padded else 8
-        mask = torch.arange(8) < length
-        ids = torch.randint(1, 40, (8,), generator=generator)
+        ids, mask = _tokens(generator, 3 if padded else 8)
         labels = torch.randint(LABELS, (8,), generator=generator)
         labels = torch.where(mask, labels, -100) if per_token else labels[0]
         rows.append({"input_ids": torch.where(mask, ids, PAD), "attention_mask": mask.long(), "labels": labels})
     return rows
 
 
-def llama(**config: Any) -> Any:
-    torch.manual_seed(0)
-    shape = {"vocab_size": VOCABULARY, "max_position_embeddings": 64, "initializer_range": 0.2, "pad_token_id": 0}
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, **shape, **config))
-
-
-def gpt2(head: str = "LMHeadModel") -> Any:
-    """The language model has one table for what comes in and what goes out."""
-    torch.manual_seed(0)
-    sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": VOCABULARY, "n_positions": 64}
-    still = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "initializer_range": 0.2}
-    settings = transformers.GPT2Config(**sizes, **still, num_labels=LABELS, pad_token_id=PAD)
-    return getattr(transformers, f"GPT2{head}")(settings)
-
-
 def sentences(count: int = 12, *, padded: bool = True) -> list[dict[str, Tensor]]:
-    """For language models: random tokens of random lengths; of padding and a prompt of two tokens labels are -100."""
+    """For language models: of padding and a prompt of two tokens labels are -100."""
     generator = torch.Generator().manual_seed(1)
     rows = []
     for _ in range(count):
-        length = int(torch.randint(4, 9, (), generator=generator))
-        ids = torch.randint(1, VOCABULARY, (8,), generator=generator)
-        mask = torch.arange(8) < length
+        ids, mask = _tokens(generator, 4)
         labels = torch.where(mask & (torch.arange(8) >= 2), ids, -100)
-        row = {"input_ids": torch.where(mask, ids, 0), "attention_mask": mask.long(), "labels": labels}
-        rows.append(row if padded else {key: row[key][:length] for key in ("input_ids", "labels")})
+        row = {"input_ids": torch.where(mask, ids, PAD), "attention_mask": mask.long(), "labels": labels}
+        rows.append(row if padded else {key: row[key][mask] for key in ("input_ids", "labels")})
     return rows
 
 
@@ -94,15 +95,12 @@ def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
     return transformers.TrainingArguments(str(folder), **{**settings, **changed})
 
 
-def trained(
-    model: nn.Module, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any
-) -> Any:
+def trained(model: Any, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any) -> Any:
     """A trainer, ours unless another class is given, that has trained; `changed` among the options are arguments."""
     from rcad.integrations.huggingface import RCADTrainer
 
     changed = options.pop("changed", {})
-    if method is not None:
-        options["method"] = method
+    options |= {} if method is None else {"method": method}
     made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
     made.train()
     return made

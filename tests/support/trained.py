@@ -9,12 +9,11 @@ from rcad.runs.store import Store
 from rcad.train.place import Place
 from rcad.train.run import run
 
-SETTINGS = ("model.width=8", "train.batch_size=32")
 DIGITS = "digits[:200]"
 
 
 def config(method: str, seed: int = 0, data: str = DIGITS, *more: str) -> RunConfig:
-    settings = SETTINGS if data == DIGITS else ()
+    settings = ("model.width=8", "train.batch_size=32") if data == DIGITS else ()
     return configure(data, [(method, ())], epochs=6, seed=seed, settings=(*settings, *more))
 
 

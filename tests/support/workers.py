@@ -1,8 +1,6 @@
-"""Programs in processes of their own: two that meet over gloo, or one whose CPU is told to do bfloat16.
+"""Programs, as texts, in processes of their own: where they can, copies of the test's, which has all imported."""
 
-A program is a text. Where it can, it runs in a copy of the test's process, which has everything imported already.
-"""
-
+import functools
 import multiprocessing
 import os
 import runpy
@@ -19,26 +17,21 @@ import torch
 HERE = Path(__file__).parent
 OLDER = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
 SECONDS = 240
+FORK = multiprocessing.get_context("fork")
 RUN = subprocess.run
 
 
 def started(program: str, *arguments: object, copied: bool, **environment: str) -> Callable[[], int | None]:
     """Starts the program; what is returned waits for its end and gives its exit code, below 0 for a signal."""
-    words = [str(argument) for argument in arguments]
+    words = ["-c", program, *map(str, arguments)]
     if copied and not torch.cuda.is_available():  # whose threads, for autograd, no copy has
-        process = multiprocessing.get_context("fork").Process(target=_run, args=(program, words, environment))
+        process = FORK.Process(target=_run, args=(words, environment))
         process.start()
         return lambda: process.join(SECONDS) or process.exitcode
     paths = os.pathsep.join([str(HERE), str(HERE.parent), os.environ.get("PYTHONPATH", "")])
     everything = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **environment}
-    fresh = subprocess.Popen([sys.executable, "-c", program, *words], env=everything)
+    fresh = subprocess.Popen([sys.executable, *words], env=everything)
     return lambda: fresh.wait(SECONDS)
-
-
-def _run(program: str, words: list[str], environment: dict[str, str]) -> None:
-    os.environ.update(environment)
-    sys.argv = ["-c", *words]
-    exec(compile(program, "<worker>", "exec"), {"__name__": "__main__"})
 
 
 def copied(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
@@ -46,8 +39,7 @@ def copied(command: list[str], **options: Any) -> subprocess.CompletedProcess[st
     if command[0] != sys.executable:
         return RUN(command, **options)
     with tempfile.TemporaryFile("w+") as out:
-        words = (command[1:], out.fileno(), options.get("env", {}))
-        process = multiprocessing.get_context("fork").Process(target=_run_command, args=words)
+        process = FORK.Process(target=_run, args=(command[1:], options.get("env", {}), out.fileno()))
         process.start()
         process.join()
         assert process.exitcode == 0
@@ -55,31 +47,28 @@ def copied(command: list[str], **options: Any) -> subprocess.CompletedProcess[st
         return subprocess.CompletedProcess(command, 0, out.read(), "")
 
 
-def _run_command(words: list[str], out: int, environment: dict[str, str]) -> None:
+def _run(words: list[str], environment: dict[str, str], out: int = 1) -> None:
     os.environ.update(environment)
     os.dup2(out, 1)
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    if words[0] == "-c":
-        sys.argv = ["-c", *words[2:]]
-        exec(compile(words[1], "<program>", "exec"), {"__name__": "__main__"})
-    else:
-        sys.argv = words
-        runpy.run_path(words[0], run_name="__main__")
-    sys.stdout.flush()
-
-
-def in_two(program: str, *arguments: object, **environment: str) -> None:
-    """Runs the program as two ranks, whose number is the last argument."""
-    in_ranks(2, program, *arguments, **environment)
+    with open(1, "w", closefd=False) as sys.stdout:
+        if words[0] == "-c":
+            sys.argv = ["-c", *words[2:]]
+            exec(compile(words[1], "<program>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.argv = words
+            runpy.run_path(words[0], run_name="__main__")
 
 
 def in_ranks(size: int, program: str, *arguments: object, **environment: str) -> None:
-    """The same with so many ranks."""
+    """Runs the program as so many ranks, whose number is the last argument."""
     port = str(20000 + os.getpid() % 20000)
     place = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **environment}
     ranks = range(size)
     ends = [started(program, *arguments, r, copied=True, RANK=str(r), LOCAL_RANK=str(r), **place) for r in ranks]
     assert [end() for end in ends] == [0] * size
+
+
+in_two = functools.partial(in_ranks, 2)
 
 
 def in_bf16(program: str, *arguments: object) -> None:
