@@ -119,7 +119,7 @@ def as_pack(data: bytes, draw: Random) -> bytes:
         lines[at] = json.dumps(tree(json.loads(lines[at]), draw)).encode()
     body = b"".join(line + b"\n" for line in lines)
     plain = {**json.loads(header), "sha256": hashlib.sha256(body).hexdigest()}
-    return gzip.compress(json.dumps(plain if at < len(lines) else tree(plain, draw)).encode() + b"\n" + body)
+    return gzip.compress(json.dumps(plain if at < len(lines) else tree(plain, draw)).encode() + b"\n" + body, mtime=0)
 
 
 def as_manifest(data: bytes, draw: Random) -> bytes:
@@ -200,4 +200,4 @@ def as_tar(data: bytes, draw: Random) -> bytes:
     plain[at + field : at + field + size] = new[:size].ljust(size, b"\0")
     plain[at + 148 : at + 156] = b" " * 8
     plain[at + 148 : at + 156] = b"%06o\0 " % sum(plain[at : at + 512])
-    return gzip.compress(bytes(plain))
+    return gzip.compress(bytes(plain), mtime=0)

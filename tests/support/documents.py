@@ -129,17 +129,20 @@ def _near(expected: str, printed: str) -> bool:
 
 def run(page: str) -> None:
     """Run the blocks of a page one after the other, and hold their output against the page's."""
-    names: dict[str, object] = {"__name__": "__main__"}
+    names: dict[str, object] = {"__name__": "__main__", "run_commands": _run_commands}
     for block in blocks(shorter(page, PAGES[page].read_text(encoding="utf-8"))):
         printed = io.StringIO()
+        code = f"run_commands({commands(block.code)!r})" if block.run else block.code
         with contextlib.redirect_stdout(printed):
-            for words in commands(block.code) if block.run else ():
-                assert importlib.import_module("rcad.cli.main").run(words) == 0, words
-            if block.runs and not block.run:
-                exec(compile("\n" * block.line + block.code, page, "exec"), names)
+            exec(compile("\n" * block.line + code if block.runs else "", page, "exec"), names)
         if block.output is not None and not matches(block.output, printed.getvalue()):
             place = f"{page}, line {block.line}"
             raise SystemExit(f"{place}: the page shows\n{block.output}but it printed\n{printed.getvalue()}")
+
+
+def _run_commands(lines: list[list[str]]) -> None:
+    for words in lines:
+        assert importlib.import_module("rcad.cli.main").run(words) == 0, words
 
 
 def page(name: str) -> None:
