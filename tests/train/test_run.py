@@ -41,11 +41,10 @@ from rcad.train.task import FEW_IMAGES, Reader, as_built, method_of, model_of, p
 from tiny_runs import CPU, Watcher, essence, same_weights, weights
 from workers import started
 
-SETTINGS = ("model.width=4", "train.batch_size=32")
-
 
 def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "digits[:200]") -> RunConfig:
-    return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=SETTINGS)
+    settings = ("model.width=4", "train.batch_size=32")
+    return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=settings)
 
 
 def test_a_run_leaves_a_record_a_log_and_weights(store):
