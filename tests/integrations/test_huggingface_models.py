@@ -79,13 +79,8 @@ def test_a_checkpoint_under_other_names_is_loaded_whole(best, tmp_path):
     """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""
     settings = {"save_strategy": "epoch", "eval_strategy": "epoch", "load_best_model_at_end": best}
     settings |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
-    first, again = (
-        RCADTrainer(
-            vit(), arguments(tmp_path, **settings), train_dataset=pictures(), eval_dataset=pictures(), method=IN_PIXELS
-        )
-        for _ in range(2)
-    )
-    first.train()
+    options = {"method": IN_PIXELS, "eval_dataset": pictures(), "changed": settings}
+    first = trained(vit(), tmp_path, pictures(), **options)
     names = safetensors.torch.load_file(tmp_path / "checkpoint-3" / "model.safetensors").keys()
     assert not set(names) >= set(first.model.state_dict()), "the names are now the model's: this test has no object"
     if best:
@@ -93,7 +88,7 @@ def test_a_checkpoint_under_other_names_is_loaded_whole(best, tmp_path):
         kept = transformers.ViTForImageClassification.from_pretrained(first.state.best_model_checkpoint)
         same_parameters(first.model, kept)
     else:
-        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+        again = trained(vit(), tmp_path, pictures(), **options, resume=str(tmp_path / "checkpoint-3"))
         same_parameters(first.model, again.model)
 
 
@@ -125,9 +120,7 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path):
         trained(audio(), tmp_path, rows, IN_PIXELS)
     ours, seen = audio(), []
     ours.freeze_feature_encoder()
-    ours.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_values"].detach()), with_kwargs=True
-    )
+    ours.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["input_values"]), with_kwargs=True)
     trained(ours, tmp_path, rows, IN_PIXELS)
     torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
 
@@ -200,10 +193,7 @@ def test_a_resumed_run_is_one_that_was_never_stopped(make, tmp_path):
     """Also where the file leaves out the last layer, which is the table: nothing is missing then."""
     changed = {"save_strategy": "epoch"}
     whole = train(make(), tmp_path, changed=changed).model
-    options = {"train_dataset": sentences(), "method": METHOD, "embedding_alpha": ALPHA}
-    made = RCADTrainer(make(), arguments(tmp_path, **changed), **options)
-    made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
-    same_parameters(whole, made.model)
+    same_parameters(whole, train(make(), tmp_path, changed=changed, resume=str(tmp_path / "checkpoint-3")).model)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

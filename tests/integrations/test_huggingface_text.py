@@ -205,12 +205,10 @@ def doubled(self, *args, **others):
     return 2 * RCADTrainer.compute_loss(self, *args, **others)
 
 
-@pytest.mark.parametrize(
-    ("kind", "rate"), [(trainer_with("training_step", by_hand), 0.1), (trainer_with("compute_loss", doubled), 0.05)]
-)
-def test_what_a_subclass_does_with_the_methods_loss_counts(kind, rate, tmp_path):
+@pytest.mark.parametrize(("name", "own", "rate"), [("training_step", by_hand, 0.1), ("compute_loss", doubled, 0.05)])
+def test_what_a_subclass_does_with_the_methods_loss_counts(name, own, rate, tmp_path):
     ours, plain, first = bert(), bert(), bert()
-    kind(ours, arguments(tmp_path, learning_rate=rate), train_dataset=texts(), method=METHOD).train()
+    trained(ours, tmp_path, texts(), METHOD, trainer=trainer_with(name, own), changed={"learning_rate": rate})
     trained(plain, tmp_path, texts(), METHOD)
     assert moved(ours, first) > 0.01
     same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
@@ -247,12 +245,7 @@ GPT2 = gpt2("ForSequenceClassification")
         (llama, {"method": None}, {}, 'method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
         (llama, {"embedding_alpha": -1.0}, {}, "expected embedding_alpha to be a finite number >= 0, but got -1.0"),
         (bert, {"method": "mixup + rcad", "train_dataset": texts()}, {}, "for the method 'mixup + rcad', but got (4, "),
-        (
-            vit,
-            {"processing_class": transformers.ViTImageProcessor(), "mean": (0.5,)},
-            {},
-            "expected std beside mean, but got mean",
-        ),
+        (vit, {"processing_class": transformers.ViTImageProcessor(), "mean": (0.5,)}, {}, "expected std beside mean"),
         (vit, {"train_dataset": BYTES}, {}, "expected floating-point pixel_values, but got torch.uint8; divide them"),
         (GPT2, {"train_dataset": texts()}, {}, "for input_ids and for their inputs_embeds"),
     ],

@@ -90,25 +90,22 @@ def test_the_callback_leaves_the_module_as_it_was():
     assert "training_step" not in vars(module)
 
 
-@pytest.mark.parametrize("keys", [("image", "label"), (0, 2)])
-def test_batches_of_more_name_their_parts(keys):
-    pairs = list(zip(*images(24), strict=True))
-    named = keys[0] == "image"
-    data = [{"label": y, "image": x, "file": "a.png"} if named else (x, 0, y) for x, y in pairs]
-    module = Plain()
-    fit(module, RCADCallback(RCAD_TEXT, keys=keys), data=data, limit_val_batches=0)
-    same_parameters(module.net, plain())
-
-
 class TwoInputs(Plain):
     def forward(self, x, table):
         return self.net(x + table.mean())
 
 
-def test_several_inputs_are_a_mapping():
-    data = [({"x": image, "table": torch.zeros(4)}, label) for image, label in zip(*images(24), strict=True)]
-    module = TwoInputs()
-    fit(module, RCADCallback(RCAD_TEXT, input_key="x"), data=data, limit_val_batches=0)
+@pytest.mark.parametrize(
+    ("kind", "options", "batch"),
+    [
+        (Plain, {"keys": ("image", "label")}, lambda x, y: {"label": y, "image": x, "file": "a.png"}),
+        (Plain, {"keys": (0, 2)}, lambda x, y: (x, 0, y)),
+        (TwoInputs, {"input_key": "x"}, lambda x, y: ({"x": x, "table": torch.zeros(4)}, y)),
+    ],
+)
+def test_batches_of_more_name_their_parts_and_several_inputs_are_a_mapping(kind, options, batch):
+    data = list(map(batch, *images(24)))
+    fit(module := kind(), RCADCallback(RCAD_TEXT, **options), data=data, limit_val_batches=0)
     same_parameters(module.net, plain())
 
 

@@ -94,11 +94,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"hidden_layer_sizes": 100}, "as a tuple such as"),
     ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
-    (
-        {"early_stopping": True},
-        (WINE[0][::20], WINE[1][::20]),
-        "early_stopping to hold out .. set early_stopping=False",
-    ),
+    ({"early_stopping": True}, (WINE[0][::20], WINE[1][::20]), "early_stopping to hold out .. early_stopping=False"),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
@@ -106,11 +102,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"class_weight": "balanced"}, LABELS, "expected class_weight=None for several labels"),
     ({"method": "label_smoothing + rcad"}, LABELS, "a method for several yes/no labels each, but got 'label_smoothing"),
     ({"method": "label_smoothing"}, DIABETES, "expected class labels for the method 'label_smoothing', but got regr"),
-    (
-        {"method": "ls_on_adv"},
-        DIABETES,
-        "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'",
-    ),
+    ({"method": "ls_on_adv"}, DIABETES, "one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"),
     of=lambda parameters, data=WINE: (RCADRegressor if data is DIABETES else RCADClassifier)(**parameters).fit(*data),
 )
 

@@ -16,13 +16,11 @@ def document(stack):
     return (ROOT / f"docs/stacks/{stack}.md").read_text(encoding="utf-8")
 
 
-def committed(path):
-    return json.loads((ROOT / "results" / path).read_text(encoding="utf-8"))
+def committed(name):
+    return json.loads((ROOT / f"results/{name}.json").read_text(encoding="utf-8"))
 
 
-COST, EMBEDDINGS, TABLES = map(
-    committed, ("benchmarks/stacks_cpu.json", "embeddings/alpha.json", "sklearn/tables.json")
-)
+COST, EMBEDDINGS, TABLES = map(committed, ("benchmarks/stacks_cpu", "embeddings/alpha", "sklearn/tables"))
 
 
 @pytest.mark.parametrize(
