@@ -49,9 +49,8 @@ def test_pixels_of_eight_bits_are_read_as_unit_floats() -> None:
     pixels = (255 * x).round().to(torch.uint8)
     one, other = (attacked_accuracy(net, z, y, [FGSM(0.03)]).worst for z in (pixels, pixels.float() / 255))
     assert torch.equal(one, other)
-    assert accuracy_under(net, pixels, y, FGSM(0.0)) == pytest.approx(
-        100 * (net(pixels / 255).argmax(1) == y).double().mean().item()
-    )
+    right = net(pixels / 255).argmax(1) == y
+    assert accuracy_under(net, pixels, y, FGSM(0.0)) == pytest.approx(100 * right.double().mean().item())
 
 
 def test_the_worst_case_spares_what_is_broken() -> None:

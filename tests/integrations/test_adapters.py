@@ -32,11 +32,8 @@ METHODS = (
     "rcad_random(alpha=0.5, lam=0.1)",
 )
 DRAWN = METHODS[3:]
-pytestmark = [
-    # Lightning's own advice about tiny data sets and its use of torch's internals.
-    pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-]
+# Lightning's own advice about tiny data sets and its use of torch's internals.
+pytestmark = pytest.mark.filterwarnings("ignore:.*many workers.*", "ignore:.*LeafSpec.*")
 
 
 def loader():

@@ -19,13 +19,9 @@ from rcad.integrations.lightning import FabricCriterion, RCADCallback, RCADMixin
 from small_nets import images, norm_net, smooth_net  # noqa: E402
 from workers import in_bf16, in_two  # noqa: E402
 
-pytestmark = [
-    # Lightning's own advice about tiny data sets and its use of torch's internals.
-    pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-]
-
-
+# Lightning's own advice about tiny data sets and its use of torch's internals.
+ADVICE = "ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"
+pytestmark = pytest.mark.filterwarnings(ADVICE, "ignore:.*LeafSpec.*")
 WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback", "captured"])
 FUSED = ("manual", "captured")
 

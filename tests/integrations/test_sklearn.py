@@ -266,7 +266,6 @@ test_what_cannot_be_calibrated_is_refused_in_one_line = refusals(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding():
     x, y = WINE
     cpu, gpu = (short(device=device).fit(x, y) for device in ("cpu", "cuda"))

@@ -125,7 +125,6 @@ test_wrong_values_are_named_in_one_line = refusals(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_on_a_gpu_an_image_still_depends_on_its_number_alone(name):
     x = uniform(41, 3, 32, 32).cuda()

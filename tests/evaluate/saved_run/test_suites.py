@@ -216,7 +216,6 @@ def test_foreign_data_must_fit(loader: RunLoader) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("data", [DIGITS, "breast_cancer", "diabetes"])
 def test_a_gpu_finds_the_same(data: str, store: Store) -> None:
     """Where no attack or random draw differs between devices."""
