@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
+from functools import partialmethod
 from itertools import pairwise, permutations
 from typing import Any
 
@@ -187,14 +188,13 @@ FETCHES = ("tolist", "item", "__bool__", "__float__", "__int__", "__index__", "n
 def test_numbers_are_fetched_once(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     function, *tensors = CALLS[call]
     seen: list[str] = []
+
+    def counted(self: Tensor, name: str, original: Any, *args: Any, **options: Any) -> Any:
+        seen.append(name)
+        return original(self, *args, **options)
+
     for name in FETCHES:
-        original = getattr(Tensor, name)
-
-        def counted(self: Tensor, *args: Any, _name: str = name, _original: Any = original, **options: Any) -> Any:
-            seen.append(_name)
-            return _original(self, *args, **options)
-
-        monkeypatch.setattr(Tensor, name, counted)
+        monkeypatch.setattr(Tensor, name, partialmethod(counted, name, getattr(Tensor, name)))
     function(*tensors)
     assert seen == ["tolist"]
 

@@ -135,15 +135,10 @@ def train(model, folder, rows=None, **options):
     return trained(model, folder, sentences() if rows is None else rows, **options)
 
 
-def unit_of(model):
-    """The mean length of an embedding; that of padding is zero."""
-    lengths = model.get_input_embeddings().weight.detach().norm(dim=1)
-    return float(lengths[lengths > 0].mean())
-
-
 def written_out(model):
     """RCAD on the embeddings of a language model, without a line of rcad's."""
-    distance = ALPHA * unit_of(model)
+    lengths = model.get_input_embeddings().weight.detach().norm(dim=1)
+    distance = ALPHA * float(lengths[lengths > 0].mean())  # that of padding is zero
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for start in [*range(0, 12, 4)] * 2:
         batch = collated(sentences()[start : start + 4])

@@ -6,9 +6,6 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
-
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone

@@ -4,12 +4,9 @@ import copy
 import json
 import pickle
 
+import joblib
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
-
-import joblib
 import torch
 from safetensors.torch import save, save_file
 from sklearn.base import clone

@@ -7,9 +7,6 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("sklearn")
-
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 

@@ -32,7 +32,6 @@ COST, EMBEDDINGS, TABLES = map(committed, ("benchmarks/stacks_cpu", "embeddings/
     ],
 )
 def test_a_page_of_results_is_made_from_its_record(script, record, page):
-    pytest.importorskip("scipy")
     more = (5,) if script == "sklearn_page" else ()
     assert (ROOT / "results" / page).read_text(encoding="utf-8") == importlib.import_module(script).page(record, *more)
 
