@@ -60,8 +60,7 @@ def test_cifar100_has_coarse_and_fine_labels(tmp_path, unchecked, name):
     np.testing.assert_array_equal(fine.train.x, images)
     np.testing.assert_array_equal(coarse.train.y, labels[:, 0])
     np.testing.assert_array_equal(fine.train.y, labels[:, 1])
-    assert fine.classes == CIFAR100_CLASSES
-    assert coarse.classes == tuple(names.split())
+    assert (fine.classes, coarse.classes) == (CIFAR100_CLASSES, tuple(names.split()))
 
 
 def write_svhn(folder, part, labels, seed=0):

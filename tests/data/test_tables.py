@@ -300,8 +300,7 @@ def test_images_become_uint8_nchw(tmp_path, x):
 def test_features_text_classes_and_regression(tmp_path):
     x = RNG.normal(size=(6, 2))
     dataset = arrays.load(save(tmp_path, x=x, y=np.array(list("bacbac"))))
-    assert dataset.classes == ("a", "b", "c")
-    assert dataset.train.y.tolist() == [1, 0, 2, 1, 0, 2]
+    assert (dataset.classes, dataset.train.y.tolist()) == (("a", "b", "c"), [1, 0, 2, 1, 0, 2])
     assert dataset.train.x.dtype == np.float32
     dataset = arrays.load(save(tmp_path, x=x, y=x[:, 0]))
     assert (dataset.task, dataset.classes, dataset.train.y.dtype) == ("regression", (), np.float32)

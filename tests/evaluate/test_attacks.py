@@ -235,8 +235,7 @@ def test_the_distance_holds_exactly(kind, count, shape, dtype, exponent, norm, s
     eps, bounds = 10**exponent, (0.0, 1.0) if scale is None else None
     x = torch.rand(count, *shape, dtype=dtype) if scale is None else scale * torch.randn(count, *shape, dtype=dtype)
     moved = made(kind, eps, norm, bounds).perturb(model, x, torch.randint(3, (count,)))
-    assert moved.shape == x.shape
-    assert moved.dtype == dtype
+    assert (moved.shape, moved.dtype) == (x.shape, dtype)
     assert bool((distance(moved, x, norm) <= eps * (1 + 1e-12)).all())
     if bounds is not None:
         assert 0 <= moved.min() <= moved.max() <= 1

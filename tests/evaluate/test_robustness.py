@@ -27,15 +27,14 @@ def test_accuracies_count_survivors_of_the_right() -> None:
         right = net(x).argmax(1) == y
         after = net(FGSM(0.03).perturb(net, x, y)).argmax(1) == y
     weak, strong = Mock(wraps=FGSM(0.03)), Mock(wraps=PGD(0.03, random_start=False))
-    calls: list[tuple[int, int]] = []
-    attacks = {"fgsm": weak, "pgd": strong}
-    alone = attacked_accuracy(net, x, y, attacks, batch_size=64, progress=lambda done, of: calls.append((done, of)))
+    progress = Mock()
+    alone = attacked_accuracy(net, x, y, {"fgsm": weak, "pgd": strong}, batch_size=64, progress=progress)
     assert seen(weak) == seen(strong) == right.sum()
     assert torch.equal(alone.clean, right)
     assert torch.equal(alone.survived["fgsm"], right & after)
     assert alone.accuracies()["fgsm"] == pytest.approx(100 * (right & after).double().mean().item())
     assert torch.equal(alone.worst, alone.survived["fgsm"] & alone.survived["pgd"])
-    assert calls[-1] == (600, 600)
+    progress.assert_called_with(600, 600)  # last
     assert accuracy_under(net, x, y, FGSM(0.03), batch_size=64) == pytest.approx(100 * after.double().mean().item())
 
 
@@ -127,11 +126,10 @@ def checks(model: nn.Module, **options: Any) -> dict[str, Check]:
 
 
 def test_an_ordinary_model_passes() -> None:
-    calls: list[tuple[int, int]] = []
-    found = checks(fitted(), progress=lambda done, of: calls.append((done, of)))
+    found = checks(fitted(), progress=(progress := Mock()))
     assert list(found) == ["gradients", "steps", "radius", "unbounded", "random", "transfer"]
     assert all(check.passed for check in found.values()), found
-    assert calls == [(i, 6) for i in range(1, 7)]
+    assert [call.args for call in progress.call_args_list] == [(i, 6) for i in range(1, 7)]
     assert list(found["steps"].numbers) == ["2 steps", "8 steps", "32 steps"]
     assert list(found["radius"].numbers) == ["eps 0.015", "eps 0.03", "eps 0.06", "eps 0.12"]
     assert found["unbounded"].numbers["accuracy"] == 0

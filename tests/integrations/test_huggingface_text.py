@@ -88,21 +88,18 @@ def test_with_lam_0_it_is_the_plain_trainer(name, tmp_path):
     assert mine.evaluate(rows)["eval_loss"] == pytest.approx(theirs.evaluate(rows)["eval_loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("head", "counted"),
-    [("SequenceClassification", True), ("TokenClassification", True), ("SequenceClassification", False)],
-)
-def test_accumulated_batches_equal_one_big_batch(head, counted, tmp_path):
+@pytest.mark.parametrize(("of", "counted"), [("Sequence", True), ("Token", True), ("Sequence", False)])
+def test_accumulated_batches_equal_one_big_batch(of, counted, tmp_path):
     """12 examples as 12, as 4 + 4 + 4, and as 5 + 5 + 2 where the Trainer counts items: batches count equally else."""
     models, logged = [], []
     for size, steps in ((12, 1), (4, 3), (5, 3))[: 3 if counted else 2]:
-        models.append(bert(head))
+        models.append(bert(f"{of}Classification"))
         models[-1].accepts_loss_kwargs = counted
         changed = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
-        made = trained(models[-1], tmp_path, texts(per_token=head[0] == "T"), METHOD, changed=changed)
+        made = trained(models[-1], tmp_path, texts(per_token=of == "Token"), METHOD, changed=changed)
         assert made.model_accepts_loss_kwargs == counted
         logged.append([row["loss"] for row in made.state.log_history if "loss" in row])
-    assert moved(models[0], bert(head)) > 0.01
+    assert moved(models[0], bert(f"{of}Classification")) > 0.01
     for other, losses in zip(models[1:], logged[1:], strict=True):
         # Sums over examples in another order: float32 rounding.
         same_parameters(models[0], other, rtol=1e-4, atol=1e-6)

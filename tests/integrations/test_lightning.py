@@ -38,8 +38,7 @@ def test_tensors_made_in_inference_mode_do_not_stop_training(how):
 
 class Recorder(L.Callback):
     def __init__(self):
-        self.seen = []
-        self.outputs = []
+        self.seen, self.outputs = [], []
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         self.seen.append(dict(trainer.callback_metrics))

@@ -195,8 +195,7 @@ def test_several_labels_come_back_as_from_scikit_learns_own():
     ours, theirs = RCADClassifier(random_state=0).fit(x, y), MLPClassifier(random_state=0, max_iter=20).fit(x, y)
     p = ours.predict_proba(x)
     for mine, other in ((ours.predict(x), theirs.predict(x)), (p, theirs.predict_proba(x))):
-        assert mine.shape == other.shape
-        assert mine.dtype.kind == other.dtype.kind
+        assert (mine.shape, mine.dtype.kind) == (other.shape, other.dtype.kind)
     assert ours.classes_.tolist() == theirs.classes_.tolist()
     assert np.array_equal(ours.predict(x), (p > 0.5).astype(int))
     assert np.exp(ours.predict_log_proba(x)) == pytest.approx(p)
