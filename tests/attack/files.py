@@ -65,11 +65,8 @@ def _runs() -> dict[str, Kind]:
     predict, again = f"predict {folder.name} --data my.csv --out p.csv", f"{PACK} again.jsonl.gz --force"
     listed = ("runs list", show, "runs list --json", f"{show} --json", "runs export all.csv --force")
     packed = ("runs list --runs study.jsonl.gz", "runs unpack study.jsonl.gz --out unpacked")
-    weighed = (
-        predict,
-        f"{evaluate} --again --out evaluation",
-        f"{FROM} --set model.weights={folder}/model.safetensors",
-    )
+    warm = f"{FROM} --set model.weights={folder}/model.safetensors"
+    weighed = (predict, f"{evaluate} --again --out evaluation", warm)
     evaluated = (f"{evaluate} --out evaluation", again)
     config = f"train --config {folder}/config.toml"
     small = f"{config} --runs from --epochs 1 --method erm --data my.csv --quiet"
@@ -137,9 +134,7 @@ def _studies() -> dict[str, Kind]:
         file = Path(f"study-{source.stem}", source.parent.name, source.name)
         file.parent.mkdir(parents=True)
         shutil.copy(source, file)
-        status, report = (
-            f"paper {words} {file.parts[0]}" for words in ("status --out", "report --out shown --results")
-        )
+        status, report = f"paper status --out {file.parts[0]}", f"paper report --out shown --results {file.parts[0]}"
         kinds[f"study {source.stem}"] = Kind(file, mutants.as_json, (status, status, status, report), ("shown",), 1.3)
     return kinds
 

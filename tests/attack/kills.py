@@ -93,9 +93,8 @@ class Round:
                 found = made(out)
                 self.kept(self.reference, found)
                 self.fault("doubled", *(found.keys() - self.reference.keys()))
-                self.fault(
-                    "left behind", *(path for path in out.rglob(".*.partial") if self.name in ("train", "evaluate"))
-                )
+                left = out.rglob(".*.partial") if self.name in ("train", "evaluate") else ()
+                self.fault("left behind", *left)
         return self.events
 
     def start(self, **options: Any) -> Forked:

@@ -68,9 +68,7 @@ def processes(monkeypatch):
     """Streams of any size are decoded by processes of this test's own; those that were started."""
     decoders._decoders_of.cache_clear()
     own = Decoders(2)
-    monkeypatch.setattr(
-        decoders, "_decoders_of", lambda pid, processes: own if processes else Decoders(processes=False)
-    )
+    monkeypatch.setattr(decoders, "_decoders_of", lambda pid, wanted: own if wanted else Decoders(processes=False))
     monkeypatch.setattr(streams, "WORTH_PROCESSES", 0)
     yield own.started
     own.close()

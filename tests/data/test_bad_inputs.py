@@ -32,18 +32,14 @@ def cifar100(tmp, train):
     return write(tmp / "bins", train_dot_bin=train, test_dot_bin=RECORD100)
 
 
-def zip_of(path, members):
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(name, data)
-    return path
-
-
 def tiny(tmp, **changes):
     members = {"t/wnids.txt": b"n1\nn2", "t/val/val_annotations.txt": b"v.JPEG\tn1\t0\t0\t1\t1\n"}
     members |= {f"t/train/{n}/images/a.JPEG": red(1) for n in ("n1", "n2")} | {"t/val/images/v.JPEG": red(1)}
     members |= {key.replace("__", "/").replace("_dot_", "."): value for key, value in changes.items()}
-    return zip_of(tmp / "tiny-imagenet-200.zip", {key: data for key, data in members.items() if data})
+    with zipfile.ZipFile(path := tmp / "tiny-imagenet-200.zip", "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    return path
 
 
 def svhn(tmp, label=1, keep=None):

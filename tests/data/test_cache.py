@@ -111,6 +111,10 @@ def test_large_trees_are_keyed_by_names_sizes_and_times(tmp_path, monkeypatch):
     assert before != cache.fingerprint(files, tmp_path, tmp_path)
 
 
+def flipped(data):
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
@@ -118,6 +122,7 @@ def test_large_trees_are_keyed_by_names_sizes_and_times(tmp_path, monkeypatch):
         ("manifest.json", None),
         ("manifest.json", lambda data: data.replace(b'"a"', b'"c"')),
         ("manifest.json", lambda data: b"[" * 100_000),
+        ("train_x.npy", flipped),
     ],
 )
 def test_a_broken_entry_is_rebuilt(source, file, damage):
@@ -131,21 +136,13 @@ def test_a_broken_entry_is_rebuilt(source, file, damage):
     assert verify(source.entry) is None
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_a_flipped_bit_is_rebuilt_and_in_a_large_entry_seen_by_verify(source, large, monkeypatch):
+def test_a_flipped_bit_in_a_large_entry_is_seen_by_verify(source, monkeypatch):
     source.load()
     path = source.entry / "train_x.npy"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    if large:
-        monkeypatch.setattr(cache, "SUMMED", 100)
-        assert open_entry(source.entry) is not None
+    path.write_bytes(flipped(path.read_bytes()))
+    monkeypatch.setattr(cache, "SUMMED", 100)
+    assert open_entry(source.entry) is not None
     assert "train_x.npy to match its checksum" in verify(source.entry)
-    if not large:
-        np.testing.assert_array_equal(source.load().train.x, IMAGES)
-        assert source.built == 2
-        assert verify(source.entry) is None
 
 
 def test_what_a_killed_process_left_is_ignored_and_removed(source):
@@ -184,16 +181,17 @@ def make_tar(path, *members, mode="w:gz"):
     return path
 
 
-def make_zip(path, *members):
+def make_zip(path, *members, content=b"hello", compression=zipfile.ZIP_STORED):
     with zipfile.ZipFile(path, "w") as archive:
         for name, mode in members:
             info = zipfile.ZipInfo(name)
             info.external_attr = mode << 16
-            archive.writestr(info, b"hello")
+            archive.writestr(info, content, compression)
     return path
 
 
 FILE, LINK = stat.S_IFREG | 0o644, stat.S_IFLNK | 0o777
+ZEROS = {"content": bytes(1 << 20), "compression": zipfile.ZIP_DEFLATED}
 
 
 def test_good_archives_are_unpacked_once(tmp_path):
@@ -261,16 +259,10 @@ def test_room_on_the_disk_is_asked_for_first(tmp_path, monkeypatch):
     assert not (tmp_path / "x").exists()
 
 
-def zip_bomb(path):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("zeros.bin", bytes(1 << 20))
-    return path
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda p: zip_bomb(p / "a.zip"), r"but it unpacks to 0.00105 GB; unpack it by hand if you trust it"),
+        (lambda p: make_zip(p / "a.zip", ("x", FILE), **ZEROS), "but it unpacks to 0.00105 GB; unpack it by hand if"),
         (lambda p: make_zip(p / "a.zip", *((f"{i}", FILE) for i in range(5))), "unpacks to over 3 members"),
     ],
 )

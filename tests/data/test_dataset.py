@@ -114,15 +114,13 @@ def test_resolve_without_a_test_set():
     data = table(100)
     found = resolve(data, n=None, validation=0.25, seed=0, test_fraction=0.2)
     parts = [found.train, found.val, found.test]
-    assert [len(p) for p in parts] == [60, 20, 20]
-    assert found.test_source == "held out"
+    assert ([len(p) for p in parts], found.test_source) == ([60, 20, 20], "held out")
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(100))
     other = resolve(data, n=40, validation=0.25, seed=0, test_fraction=0.2)
     assert other.test_hash == found.test_hash, "the size of the subset must not move the test examples"
     assert len(other.train) == 30
     none = resolve(data, n=None, validation=0.0, seed=0)
-    assert len(none.val) == 0
-    assert len(none.train) == 80
+    assert (len(none.train), len(none.val)) == (80, 0)
     untested = resolve(data, validation=0.25, test_fraction=0.0)
     assert [len(part) for part in untested.take(data)] == [75, 25, 0]
 
@@ -132,10 +130,8 @@ def test_resolve_with_standard_splits():
     data = table(20, "regression", standard_splits=splits)
     assert resolve(data, validation=0.0).test.tolist() == splits[0][1].tolist()
     found = resolve(data, split=3, validation=0.25, seed=1)
-    assert found.test.tolist() == splits[3][1].tolist()
-    assert found.test_source == "standard"
-    assert sorted([*found.train, *found.val]) == splits[3][0].tolist()
-    assert len(found.val) == 4
+    assert (found.test.tolist(), found.test_source) == (splits[3][1].tolist(), "standard")
+    assert (sorted([*found.train, *found.val]), len(found.val)) == (splits[3][0].tolist(), 4)
     with pytest.raises(InputError, match="a standard split from 0 to 4 for t, but got 5"):
         resolve(data, split=5)
     with pytest.raises(InputError, match="there are no standard splits for t, but got 0"):

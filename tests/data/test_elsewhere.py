@@ -175,7 +175,6 @@ class Vision(list):
 
 
 def test_sets_of_torchvision(tmp_path, monkeypatch):
-    pytest.importorskip("pyarrow")
     monkeypatch.setenv("RCAD_CACHE", str(tmp_path / "cache"))
     vision = ModuleType("torchvision")
     vision.__version__ = "0.28.0"

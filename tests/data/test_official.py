@@ -60,8 +60,7 @@ def test_cifar100_has_coarse_and_fine_labels(tmp_path, unchecked, name):
     np.testing.assert_array_equal(fine.train.x, images)
     np.testing.assert_array_equal(coarse.train.y, labels[:, 0])
     np.testing.assert_array_equal(fine.train.y, labels[:, 1])
-    assert fine.classes == CIFAR100_CLASSES
-    assert coarse.classes == tuple(names.split())
+    assert (fine.classes, coarse.classes) == (CIFAR100_CLASSES, tuple(names.split()))
 
 
 def write_svhn(folder, part, labels, seed=0):
@@ -88,21 +87,6 @@ def test_ten_is_zero_and_extra_joins_train(tmp_path, unchecked):
 
 
 CONTENT = bytes(range(256)) * 4000
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Serves CONTENT. `cuts`: after how many bytes to drop each of the first connections."""
-
-    daemon_threads = True
-
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.cuts, self.statuses, self.ranges = [], [], []
-        self.supports_range, self.sends_length, self.ignores_start = True, True, False
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self.server_address[1]}/files/data.bin"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -135,7 +119,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server():
-    with Server() as server:
+    """Serves CONTENT. `cuts`: after how many bytes to drop each of the first connections."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.cuts, server.statuses, server.ranges = [], [], []
+        server.supports_range, server.sends_length, server.ignores_start = True, True, False
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield server
@@ -151,7 +138,8 @@ def no_waiting(monkeypatch):
 
 
 def remote(server, md5=None):
-    return Remote(server.url, md5 or hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
+    url = f"http://127.0.0.1:{server.server_port}/files/data.bin"
+    return Remote(url, md5 or hashlib.md5(CONTENT, usedforsecurity=False).hexdigest())
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from one_line import fails_in_one_line, refusals
@@ -43,15 +45,10 @@ def lines(*rows):
 
 def test_numbers_levels_and_gaps():
     data = read(PEOPLE, "price")
-    assert data.columns == (
-        *("age", "colour=blue", "colour=red", "colour=?"),
-        *("city=Bonn, Rhein", "city=Ulm", "city=?"),
-    )
+    assert data.columns == ("age", "colour=blue", "colour=red", "colour=?", "city=Bonn, Rhein", "city=Ulm", "city=?")
     assert data.train.x.dtype == np.float32
-    np.testing.assert_array_equal(
-        data.train.x,
-        [[30, 0, 1, 0, 0, 1, 0], [np.nan, 1, 0, 0, 1, 0, 0], [41, 0, 0, 1, 0, 1, 0], [22, 0, 1, 0, 0, 1, 0]],
-    )
+    rows = [[30, 0, 1, 0, 0, 1, 0], [np.nan, 1, 0, 0, 1, 0, 0], [41, 0, 0, 1, 0, 1, 0], [22, 0, 1, 0, 0, 1, 0]]
+    np.testing.assert_array_equal(data.train.x, rows)
     assert (data.task, data.train.y.dtype, data.is_image, data.test) == ("regression", np.float32, False, None)
     assert data.train.y.tolist() == [1.5, 2.5, 3.25, 9.0]
     assert data.note == (
@@ -106,9 +103,6 @@ def test_columns_are_dropped_and_targets_may_be_counted():
 
 
 def test_parquet(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     columns = {
         "n": pa.array([1, None, 3], pa.int32()),
         "f": pa.array([0.5, float("nan"), 1.5]),
@@ -265,10 +259,8 @@ def test_columns_that_name_the_rows_are_named_and_left_out():
 def test_an_index_that_pandas_wrote_is_left_out():
     data = read(lines(",Unnamed: 0,a,y", *(f"{i},{i // 2},{i % 3},{i / 2}" for i in range(4))))
     assert data.columns == ("a",)
-    assert data.omissions == (
-        "left out: 'Unnamed: 0.1', a different whole number in every row",
-        "left out: 'Unnamed: 0', whole numbers without a name",
-    )
+    words = ("'Unnamed: 0.1', a different whole number in every row", "'Unnamed: 0', whole numbers without a name")
+    assert data.omissions == tuple(f"left out: {column}" for column in words)
 
 
 def test_rows_without_a_target_are_skipped_on_request_and_counted():
@@ -308,8 +300,7 @@ def test_images_become_uint8_nchw(tmp_path, x):
 def test_features_text_classes_and_regression(tmp_path):
     x = RNG.normal(size=(6, 2))
     dataset = arrays.load(save(tmp_path, x=x, y=np.array(list("bacbac"))))
-    assert dataset.classes == ("a", "b", "c")
-    assert dataset.train.y.tolist() == [1, 0, 2, 1, 0, 2]
+    assert (dataset.classes, dataset.train.y.tolist()) == (("a", "b", "c"), [1, 0, 2, 1, 0, 2])
     assert dataset.train.x.dtype == np.float32
     dataset = arrays.load(save(tmp_path, x=x, y=x[:, 0]))
     assert (dataset.task, dataset.classes, dataset.train.y.dtype) == ("regression", (), np.float32)

@@ -137,7 +137,6 @@ test_bad_calls_are_refused = refusals(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("attack", ALL, ids=ids)
 def test_on_a_gpu(attack: Any) -> None:
     net, (x, y) = smooth_net().double(), images(9, dtype=torch.float64)
@@ -153,9 +152,7 @@ def test_the_checkpoints_are_the_papers() -> None:
     assert checkpoints(7) == [2, 3, 4, 5, 6, 7]
 
 
-def slow_apgd(
-    net: nn.Module, x: Tensor, y: Tensor, eps: float, norm: str, start: Tensor, steps: int
-) -> tuple[Tensor, set[int]]:
+def slow_apgd(net: Any, x: Tensor, y: Tensor, eps: float, norm: str, start: Tensor, steps: int) -> tuple[Tensor, set]:
     """Algorithm 1 of Croce and Hein (2020) for one example in float64; also where it halved the step size."""
 
     def projected(z: Tensor) -> Tensor:
@@ -232,16 +229,13 @@ def made(kind: type[Attack], *arguments: Any, **more: Any) -> Attack:
     scale=st.sampled_from([None, 1e-3, 1.0, 300.0]),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_distance_holds_exactly(
-    kind: Any, count: int, shape: list[int], dtype: torch.dtype, exponent: float, norm: Any, scale: float | None
-) -> None:
+def test_the_distance_holds_exactly(kind, count, shape, dtype, exponent, norm, scale):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 3)).to(dtype)
     eps, bounds = 10**exponent, (0.0, 1.0) if scale is None else None
     x = torch.rand(count, *shape, dtype=dtype) if scale is None else scale * torch.randn(count, *shape, dtype=dtype)
     moved = made(kind, eps, norm, bounds).perturb(model, x, torch.randint(3, (count,)))
-    assert moved.shape == x.shape
-    assert moved.dtype == dtype
+    assert (moved.shape, moved.dtype) == (x.shape, dtype)
     assert bool((distance(moved, x, norm) <= eps * (1 + 1e-12)).all())
     if bounds is not None:
         assert 0 <= moved.min() <= moved.max() <= 1
@@ -273,9 +267,8 @@ def test_a_gradient_that_is_not_a_number_moves_nothing() -> None:
 def test_random_points_are_where_they_should_be() -> None:
     generator = torch.Generator().manual_seed(0)
     cube, ball = (Ball(torch.zeros(4000, 3), Move(0.2, norm)) for norm in ("linf", "l2"))  # type: ignore[arg-type]
-    in_cube, in_ball, on_sphere, at_corner = (
-        draw(generator) for draw in (cube.start, ball.start, ball.corner, cube.corner)
-    )
+    draws = (cube.start, ball.start, ball.corner, cube.corner)
+    in_cube, in_ball, on_sphere, at_corner = (draw(generator) for draw in draws)
     for points in (in_cube, in_ball, on_sphere, at_corner):
         assert points.mean(0).abs().max() < 0.02
     assert in_cube.std(0).tolist() == pytest.approx([0.2 / math.sqrt(3)] * 3, rel=0.03)

@@ -15,8 +15,7 @@ from rcad.evaluate.ood import SCORES, AlphaCurve, detection, entropy_against_alp
 from rcad.loss.suggest_alpha import along_adversarial
 from small_nets import images, left_alone, norm_net, smooth_net
 
-DRAW = torch.Generator().manual_seed(0)
-NORMAL = torch.randn(500, generator=DRAW, dtype=torch.float64)
+NORMAL = torch.randn(500, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 PAIRS = {
     "separate": (NORMAL[:200] + 9, NORMAL[200:]),
     "overlapping": (NORMAL[:200] + 1, NORMAL[200:]),

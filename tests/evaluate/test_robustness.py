@@ -2,6 +2,7 @@
 
 import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -9,21 +10,15 @@ from torch import Tensor, nn
 
 from attacked_net import Quantised, Saturated, fitted, patterns
 from rcad import InputError
-from rcad.evaluate.attacks import APGD, FGSM, PGD, Attack, Worst, accuracy_under, attacked_accuracy
+from rcad.evaluate.attacks import APGD, FGSM, PGD, Worst, accuracy_under, attacked_accuracy
 from rcad.evaluate.masking import Check, masking_checks
 from rcad.evaluate.robustness import standard_suite
 from small_nets import left_alone, norm_net
 
 
-class Spy:
-    """Counts the examples an attack is given."""
-
-    def __init__(self, attack: Attack) -> None:
-        self.attack, self.seen = attack, 0
-
-    def perturb(self, model: Any, x: Tensor, y: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        self.seen += len(x)
-        return self.attack.perturb(model, x, y, generator)
+def seen(attack: Mock) -> int:
+    """How many examples it was given."""
+    return sum(len(call.args[1]) for call in attack.perturb.call_args_list)
 
 
 def test_accuracies_count_survivors_of_the_right() -> None:
@@ -31,16 +26,15 @@ def test_accuracies_count_survivors_of_the_right() -> None:
     with torch.no_grad():
         right = net(x).argmax(1) == y
         after = net(FGSM(0.03).perturb(net, x, y)).argmax(1) == y
-    weak, strong = Spy(FGSM(0.03)), Spy(PGD(0.03, random_start=False))
-    calls: list[tuple[int, int]] = []
-    attacks = {"fgsm": weak, "pgd": strong}
-    alone = attacked_accuracy(net, x, y, attacks, batch_size=64, progress=lambda done, of: calls.append((done, of)))
-    assert weak.seen == strong.seen == right.sum()
+    weak, strong = Mock(wraps=FGSM(0.03)), Mock(wraps=PGD(0.03, random_start=False))
+    progress = Mock()
+    alone = attacked_accuracy(net, x, y, {"fgsm": weak, "pgd": strong}, batch_size=64, progress=progress)
+    assert seen(weak) == seen(strong) == right.sum()
     assert torch.equal(alone.clean, right)
     assert torch.equal(alone.survived["fgsm"], right & after)
     assert alone.accuracies()["fgsm"] == pytest.approx(100 * (right & after).double().mean().item())
     assert torch.equal(alone.worst, alone.survived["fgsm"] & alone.survived["pgd"])
-    assert calls[-1] == (600, 600)
+    progress.assert_called_with(600, 600)  # last
     assert accuracy_under(net, x, y, FGSM(0.03), batch_size=64) == pytest.approx(100 * after.double().mean().item())
 
 
@@ -49,20 +43,19 @@ def test_pixels_of_eight_bits_are_read_as_unit_floats() -> None:
     pixels = (255 * x).round().to(torch.uint8)
     one, other = (attacked_accuracy(net, z, y, [FGSM(0.03)]).worst for z in (pixels, pixels.float() / 255))
     assert torch.equal(one, other)
-    assert accuracy_under(net, pixels, y, FGSM(0.0)) == pytest.approx(
-        100 * (net(pixels / 255).argmax(1) == y).double().mean().item()
-    )
+    right = net(pixels / 255).argmax(1) == y
+    assert accuracy_under(net, pixels, y, FGSM(0.0)) == pytest.approx(100 * right.double().mean().item())
 
 
 def test_the_worst_case_spares_what_is_broken() -> None:
     net, (x, y) = fitted(), patterns(200, 1)
     with torch.no_grad():
         right = net(x).argmax(1) == y
-    first, second = Spy(FGSM(0.03)), Spy(PGD(0.03, random_start=False))
-    moved = Worst([first, second]).perturb(net, x, y)  # type: ignore[list-item]
+    first, second = Mock(wraps=FGSM(0.03)), Mock(wraps=PGD(0.03, random_start=False))
+    moved = Worst([first, second]).perturb(net, x, y)
     weak, strong = FGSM(0.03).perturb(net, x, y), PGD(0.03, random_start=False).perturb(net, x, y)
     broken = net(weak).argmax(1) != y
-    assert (first.seen, second.seen) == (right.sum(), (right & ~broken).sum())
+    assert (seen(first), seen(second)) == (right.sum(), (right & ~broken).sum())
     assert torch.equal(moved[~right], x[~right])
     torch.testing.assert_close(moved[right & broken], weak[right & broken])
     torch.testing.assert_close(moved[right & ~broken], strong[right & ~broken], atol=1e-4, rtol=0)
@@ -133,11 +126,10 @@ def checks(model: nn.Module, **options: Any) -> dict[str, Check]:
 
 
 def test_an_ordinary_model_passes() -> None:
-    calls: list[tuple[int, int]] = []
-    found = checks(fitted(), progress=lambda done, of: calls.append((done, of)))
+    found = checks(fitted(), progress=(progress := Mock()))
     assert list(found) == ["gradients", "steps", "radius", "unbounded", "random", "transfer"]
     assert all(check.passed for check in found.values()), found
-    assert calls == [(i, 6) for i in range(1, 7)]
+    assert [call.args for call in progress.call_args_list] == [(i, 6) for i in range(1, 7)]
     assert list(found["steps"].numbers) == ["2 steps", "8 steps", "32 steps"]
     assert list(found["radius"].numbers) == ["eps 0.015", "eps 0.03", "eps 0.06", "eps 0.12"]
     assert found["unbounded"].numbers["accuracy"] == 0

@@ -1,6 +1,6 @@
 """Accelerate with a method's loss, beyond what `test_adapters` says of every adapter."""
 
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,9 +19,7 @@ from workers import in_two
 METHOD = "rcad(alpha=0.5, lam=0.3)"
 
 
-FSDP_1, DEEPSPEED = (
-    SimpleNamespace(distributed_type=DistributedType[kind], is_fsdp2=False) for kind in ("FSDP", "DEEPSPEED")
-)
+FSDP_1, DEEPSPEED = (Mock(distributed_type=DistributedType[kind], is_fsdp2=False) for kind in ("FSDP", "DEEPSPEED"))
 test_what_cannot_be_done_is_refused_in_one_line = refusals(
     (FSDP_1, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got FSDP of version 1;"),
     (DEEPSPEED, METHOD, "DistributedDataParallel or FSDP2 (fsdp_version=2), but got DEEPSPEED;"),

@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections import namedtuple
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,12 +32,8 @@ METHODS = (
     "rcad_random(alpha=0.5, lam=0.1)",
 )
 DRAWN = METHODS[3:]
-CLIP = 0.2
-pytestmark = [
-    # Lightning's own advice about tiny data sets and its use of torch's internals.
-    pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-]
+# Lightning's own advice about tiny data sets and its use of torch's internals.
+pytestmark = pytest.mark.filterwarnings("ignore:.*many workers.*", "ignore:.*LeafSpec.*")
 
 
 def loader():
@@ -77,7 +74,7 @@ def by_hand(settings, begin, folder):
             run.backward(x, y, last)
             if last:
                 if settings.clip is not None:
-                    run.clip(settings.clip)
+                    run.clip(max_norm=settings.clip)
                 run.optimizer.step()
                 run.optimizer.zero_grad()
     return run.net, run.criterion
@@ -132,15 +129,9 @@ def fabric(fused):
                     else:
                         fabric.backward(criterion(model, x, y) / settings.accumulate)
 
-            return Run(
-                net,
-                criterion.step.resolved.criterion,
-                optimizer,
-                backward,
-                clip=lambda most: fabric.clip_gradients(model, optimizer, max_norm=most),
-                save=lambda path: fabric.save(path, state),
-                load=lambda path: fabric.load(path, state),
-            )
+            clip = partial(fabric.clip_gradients, model, optimizer)
+            save, load = partial(fabric.save, state=state), partial(fabric.load, state=state)
+            return Run(net, criterion.step.resolved.criterion, optimizer, backward, clip, save, load)
 
         trained = by_hand(settings, begin, folder)
         assert plugin.scaler.get_scale() == 1024, "a step was skipped"
@@ -170,15 +161,9 @@ def accelerate(method, settings, folder):
             with accelerator.accumulate(model):
                 criterion.backward(model, x, y)
 
-        return Run(
-            net,
-            criterion.step.resolved.criterion,
-            optimizer,
-            backward,
-            clip=lambda most: accelerator.clip_grad_norm_(model.parameters(), most),
-            save=lambda path: accelerator.save_state(str(path)),
-            load=lambda path: accelerator.load_state(str(path)),
-        )
+        clip = partial(accelerator.clip_grad_norm_, [*model.parameters()])
+        save, load = accelerator.save_state, accelerator.load_state
+        return Run(net, criterion.step.resolved.criterion, optimizer, backward, clip, save, load)
 
     trained = by_hand(settings, begin, folder)
     accelerator, criterion = made[-1]
@@ -230,11 +215,9 @@ def timm(method, settings, folder):
             optimizer.load_state_dict(moments)
 
         return Run(
-            net,
-            task.step.resolved.criterion,
-            optimizer,
-            lambda x, y, last: (task(x, y)["loss"] / settings.accumulate).backward(),
-            clip=lambda most: nn.utils.clip_grad_norm_(task.get_clip_parameters(), most),
+            *(net, task.step.resolved.criterion, optimizer),
+            backward=lambda x, y, last: (task(x, y)["loss"] / settings.accumulate).backward(),
+            clip=partial(nn.utils.clip_grad_norm_, [*task.get_clip_parameters()]),
             save=lambda path: torch.save((task.get_checkpoint_state(), optimizer.state_dict()), path),
             load=resume,
         )
@@ -326,7 +309,7 @@ def test_it_equals_a_plain_loop_bit_for_bit(name, method, tmp_path):
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_accumulated_batches_are_one_step_whose_gradients_are_clipped(name, tmp_path):
     """transformers divides by the number of items and not of batches, which rounds otherwise."""
-    told = {"accumulate": 1 if "accumulate" in ADAPTERS[name].lacks else 3, "clip": CLIP}
+    told = {"accumulate": 1 if "accumulate" in ADAPTERS[name].lacks else 3, "clip": 0.2}
     check(name, "rcad(alpha=0.5, lam=0.1, every=2)", tmp_path, 1e-4 if name == "huggingface" else 0.0, **told)
 
 

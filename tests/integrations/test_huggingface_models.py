@@ -25,12 +25,6 @@ def processor(**changed):
     return transformers.ViTImageProcessor(**settings)
 
 
-def core_loop(model, rows, criterion):
-    batches = [collated(rows[start : start + 4]) for start in range(0, len(rows), 4)] * 2
-    pairs = [({"pixel_values": batch["pixel_values"]}, batch["labels"]) for batch in batches]
-    return plain_loop(model.train(), criterion, pairs, sgd(model, momentum=0.0))
-
-
 IN_PIXELS = "rcad(alpha=1.0, lam=0.3)"
 
 
@@ -46,8 +40,10 @@ IN_PIXELS = "rcad(alpha=1.0, lam=0.3)"
 def test_alpha_is_in_pixels_where_a_processor_normalised(made, options, scales, tmp_path):
     rows = pictures(mean=0.5, std=0.25) if scales else pictures()
     trained(ours := vit(), tmp_path, rows, IN_PIXELS, processing_class=made, **options)
+    batches = [collated(rows[start : start + 4]) for start in range(0, len(rows), 4)] * 2
+    pairs, plain = [({"pixel_values": batch["pixel_values"]}, batch["labels"]) for batch in batches], vit().train()
+    same_parameters(ours, plain_loop(plain, RCAD(1.0, 0.3, **scales), pairs, sgd(plain, momentum=0.0)))
     assert moved(ours, vit()) > 0.01
-    same_parameters(ours, core_loop(vit(), rows, RCAD(1.0, 0.3, **scales)))
 
 
 class Segmenter(nn.Conv2d):
@@ -79,13 +75,8 @@ def test_a_checkpoint_under_other_names_is_loaded_whole(best, tmp_path):
     """transformers writes a ViT under the names of older versions and, resuming, finds only some of them again."""
     settings = {"save_strategy": "epoch", "eval_strategy": "epoch", "load_best_model_at_end": best}
     settings |= {"metric_for_best_model": "eval_loss", "greater_is_better": False}
-    first, again = (
-        RCADTrainer(
-            vit(), arguments(tmp_path, **settings), train_dataset=pictures(), eval_dataset=pictures(), method=IN_PIXELS
-        )
-        for _ in range(2)
-    )
-    first.train()
+    options = {"method": IN_PIXELS, "eval_dataset": pictures(), "changed": settings}
+    first = trained(vit(), tmp_path, pictures(), **options)
     names = safetensors.torch.load_file(tmp_path / "checkpoint-3" / "model.safetensors").keys()
     assert not set(names) >= set(first.model.state_dict()), "the names are now the model's: this test has no object"
     if best:
@@ -93,7 +84,7 @@ def test_a_checkpoint_under_other_names_is_loaded_whole(best, tmp_path):
         kept = transformers.ViTForImageClassification.from_pretrained(first.state.best_model_checkpoint)
         same_parameters(first.model, kept)
     else:
-        again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+        again = trained(vit(), tmp_path, pictures(), **options, resume=str(tmp_path / "checkpoint-3"))
         same_parameters(first.model, again.model)
 
 
@@ -125,9 +116,7 @@ def test_audio_moves_once_its_feature_encoder_is_frozen(tmp_path):
         trained(audio(), tmp_path, rows, IN_PIXELS)
     ours, seen = audio(), []
     ours.freeze_feature_encoder()
-    ours.register_forward_pre_hook(
-        lambda _, args, kwargs: seen.append(kwargs["input_values"].detach()), with_kwargs=True
-    )
+    ours.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["input_values"]), with_kwargs=True)
     trained(ours, tmp_path, rows, IN_PIXELS)
     torch.testing.assert_close((seen[1] - seen[0]).norm(dim=1), torch.ones(4))
 
@@ -142,15 +131,10 @@ def train(model, folder, rows=None, **options):
     return trained(model, folder, sentences() if rows is None else rows, **options)
 
 
-def unit_of(model):
-    """The mean length of an embedding; that of padding is zero."""
-    lengths = model.get_input_embeddings().weight.detach().norm(dim=1)
-    return float(lengths[lengths > 0].mean())
-
-
 def written_out(model):
     """RCAD on the embeddings of a language model, without a line of rcad's."""
-    distance = ALPHA * unit_of(model)
+    lengths = model.get_input_embeddings().weight.detach().norm(dim=1)
+    distance = ALPHA * float(lengths[lengths > 0].mean())  # that of padding is zero
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     for start in [*range(0, 12, 4)] * 2:
         batch = collated(sentences()[start : start + 4])
@@ -200,10 +184,7 @@ def test_a_resumed_run_is_one_that_was_never_stopped(make, tmp_path):
     """Also where the file leaves out the last layer, which is the table: nothing is missing then."""
     changed = {"save_strategy": "epoch"}
     whole = train(make(), tmp_path, changed=changed).model
-    options = {"train_dataset": sentences(), "method": METHOD, "embedding_alpha": ALPHA}
-    made = RCADTrainer(make(), arguments(tmp_path, **changed), **options)
-    made.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
-    same_parameters(whole, made.model)
+    same_parameters(whole, train(make(), tmp_path, changed=changed, resume=str(tmp_path / "checkpoint-3")).model)
 
 
 @pytest.mark.parametrize("checkpointing", [False, True])

@@ -88,21 +88,18 @@ def test_with_lam_0_it_is_the_plain_trainer(name, tmp_path):
     assert mine.evaluate(rows)["eval_loss"] == pytest.approx(theirs.evaluate(rows)["eval_loss"], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("head", "counted"),
-    [("SequenceClassification", True), ("TokenClassification", True), ("SequenceClassification", False)],
-)
-def test_accumulated_batches_equal_one_big_batch(head, counted, tmp_path):
+@pytest.mark.parametrize(("of", "counted"), [("Sequence", True), ("Token", True), ("Sequence", False)])
+def test_accumulated_batches_equal_one_big_batch(of, counted, tmp_path):
     """12 examples as 12, as 4 + 4 + 4, and as 5 + 5 + 2 where the Trainer counts items: batches count equally else."""
     models, logged = [], []
     for size, steps in ((12, 1), (4, 3), (5, 3))[: 3 if counted else 2]:
-        models.append(bert(head))
+        models.append(bert(f"{of}Classification"))
         models[-1].accepts_loss_kwargs = counted
         changed = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps}
-        made = trained(models[-1], tmp_path, texts(per_token=head[0] == "T"), METHOD, changed=changed)
+        made = trained(models[-1], tmp_path, texts(per_token=of == "Token"), METHOD, changed=changed)
         assert made.model_accepts_loss_kwargs == counted
         logged.append([row["loss"] for row in made.state.log_history if "loss" in row])
-    assert moved(models[0], bert(head)) > 0.01
+    assert moved(models[0], bert(f"{of}Classification")) > 0.01
     for other, losses in zip(models[1:], logged[1:], strict=True):
         # Sums over examples in another order: float32 rounding.
         same_parameters(models[0], other, rtol=1e-4, atol=1e-6)
@@ -205,12 +202,10 @@ def doubled(self, *args, **others):
     return 2 * RCADTrainer.compute_loss(self, *args, **others)
 
 
-@pytest.mark.parametrize(
-    ("kind", "rate"), [(trainer_with("training_step", by_hand), 0.1), (trainer_with("compute_loss", doubled), 0.05)]
-)
-def test_what_a_subclass_does_with_the_methods_loss_counts(kind, rate, tmp_path):
+@pytest.mark.parametrize(("name", "own", "rate"), [("training_step", by_hand, 0.1), ("compute_loss", doubled, 0.05)])
+def test_what_a_subclass_does_with_the_methods_loss_counts(name, own, rate, tmp_path):
     ours, plain, first = bert(), bert(), bert()
-    kind(ours, arguments(tmp_path, learning_rate=rate), train_dataset=texts(), method=METHOD).train()
+    trained(ours, tmp_path, texts(), METHOD, trainer=trainer_with(name, own), changed={"learning_rate": rate})
     trained(plain, tmp_path, texts(), METHOD)
     assert moved(ours, first) > 0.01
     same_parameters(ours, plain, rtol=1e-4, atol=1e-6)  # one backward in place of two: float32 rounding
@@ -247,12 +242,7 @@ GPT2 = gpt2("ForSequenceClassification")
         (llama, {"method": None}, {}, 'method="rcad(alpha=..., lam=...)" or embedding_alpha=, but got neither'),
         (llama, {"embedding_alpha": -1.0}, {}, "expected embedding_alpha to be a finite number >= 0, but got -1.0"),
         (bert, {"method": "mixup + rcad", "train_dataset": texts()}, {}, "for the method 'mixup + rcad', but got (4, "),
-        (
-            vit,
-            {"processing_class": transformers.ViTImageProcessor(), "mean": (0.5,)},
-            {},
-            "expected std beside mean, but got mean",
-        ),
+        (vit, {"processing_class": transformers.ViTImageProcessor(), "mean": (0.5,)}, {}, "expected std beside mean"),
         (vit, {"train_dataset": BYTES}, {}, "expected floating-point pixel_values, but got torch.uint8; divide them"),
         (GPT2, {"train_dataset": texts()}, {}, "for input_ids and for their inputs_embeds"),
     ],

@@ -19,13 +19,9 @@ from rcad.integrations.lightning import FabricCriterion, RCADCallback, RCADMixin
 from small_nets import images, norm_net, smooth_net  # noqa: E402
 from workers import in_bf16, in_two  # noqa: E402
 
-pytestmark = [
-    # Lightning's own advice about tiny data sets and its use of torch's internals.
-    pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
-]
-
-
+# Lightning's own advice about tiny data sets and its use of torch's internals.
+ADVICE = "ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning"
+pytestmark = pytest.mark.filterwarnings(ADVICE, "ignore:.*LeafSpec.*")
 WAYS = pytest.mark.parametrize("how", ["mixin", "manual", "callback", "captured"])
 FUSED = ("manual", "captured")
 
@@ -42,8 +38,7 @@ def test_tensors_made_in_inference_mode_do_not_stop_training(how):
 
 class Recorder(L.Callback):
     def __init__(self):
-        self.seen = []
-        self.outputs = []
+        self.seen, self.outputs = [], []
 
     def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
         self.seen.append(dict(trainer.callback_metrics))
@@ -90,25 +85,22 @@ def test_the_callback_leaves_the_module_as_it_was():
     assert "training_step" not in vars(module)
 
 
-@pytest.mark.parametrize("keys", [("image", "label"), (0, 2)])
-def test_batches_of_more_name_their_parts(keys):
-    pairs = list(zip(*images(24), strict=True))
-    named = keys[0] == "image"
-    data = [{"label": y, "image": x, "file": "a.png"} if named else (x, 0, y) for x, y in pairs]
-    module = Plain()
-    fit(module, RCADCallback(RCAD_TEXT, keys=keys), data=data, limit_val_batches=0)
-    same_parameters(module.net, plain())
-
-
 class TwoInputs(Plain):
     def forward(self, x, table):
         return self.net(x + table.mean())
 
 
-def test_several_inputs_are_a_mapping():
-    data = [({"x": image, "table": torch.zeros(4)}, label) for image, label in zip(*images(24), strict=True)]
-    module = TwoInputs()
-    fit(module, RCADCallback(RCAD_TEXT, input_key="x"), data=data, limit_val_batches=0)
+@pytest.mark.parametrize(
+    ("kind", "options", "batch"),
+    [
+        (Plain, {"keys": ("image", "label")}, lambda x, y: {"label": y, "image": x, "file": "a.png"}),
+        (Plain, {"keys": (0, 2)}, lambda x, y: (x, 0, y)),
+        (TwoInputs, {"input_key": "x"}, lambda x, y: ({"x": x, "table": torch.zeros(4)}, y)),
+    ],
+)
+def test_batches_of_more_name_their_parts_and_several_inputs_are_a_mapping(kind, options, batch):
+    data = list(map(batch, *images(24)))
+    fit(module := kind(), RCADCallback(RCAD_TEXT, **options), data=data, limit_val_batches=0)
     same_parameters(module.net, plain())
 
 

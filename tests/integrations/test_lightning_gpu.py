@@ -7,11 +7,7 @@ import torch
 
 from rcad import RCAD
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    pytest.mark.filterwarnings("ignore"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore")]
 L = pytest.importorskip("lightning", exc_type=Exception)
 
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402

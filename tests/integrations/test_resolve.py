@@ -10,9 +10,7 @@ from rcad.integrations.resolve import as_method, resolve
 from small_nets import CLASSES, images
 
 
-@pytest.mark.parametrize(
-    "given", ["rcad(alpha=0.7, lam=0.1)", methods.rcad(alpha=0.7, lam=0.1), "rcad(alpha=9.0, lam=0.1)", "rcad"]
-)
+@pytest.mark.parametrize("given", ["rcad(alpha=0.7, lam=0.1)", methods.rcad(0.7, 0.1), "rcad(alpha=9, lam=1)", "rcad"])
 def test_text_value_and_parameters_say_the_same(given):
     loss = resolve(given, parameters={"alpha": 0.7, "lam": 0.1, "steps": None}).criterion.loss
     assert loss == RCAD(0.7, 0.1).loss

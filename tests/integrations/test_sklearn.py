@@ -6,9 +6,6 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-
-pytest.importorskip("sklearn")
-
 import torch
 from scipy.sparse import csr_matrix
 from sklearn.base import clone
@@ -94,11 +91,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"hidden_layer_sizes": 100}, "as a tuple such as"),
     ({"validation_fraction": 1}, "expected validation_fraction to be a number in [0, 1)"),
     ({"validation_fraction": 0, "early_stopping": True}, "validation_fraction above 0 beside early_stopping=True"),
-    (
-        {"early_stopping": True},
-        (WINE[0][::20], WINE[1][::20]),
-        "early_stopping to hold out .. set early_stopping=False",
-    ),
+    ({"early_stopping": True}, (WINE[0][::20], WINE[1][::20]), "early_stopping to hold out .. early_stopping=False"),
     ({"device": "toaster"}, "expected a device such as 'cpu' or 'cuda', but got 'toaster'"),
     ({"early_stopping": "yes"}, "expected early_stopping to be True or False, but got 'yes'"),
     ({"class_weight": [1, 2, 3]}, "'balanced' or a dict of weights by class, but got list"),
@@ -106,11 +99,7 @@ test_bad_parameters_are_refused_in_one_line = refusals(
     ({"class_weight": "balanced"}, LABELS, "expected class_weight=None for several labels"),
     ({"method": "label_smoothing + rcad"}, LABELS, "a method for several yes/no labels each, but got 'label_smoothing"),
     ({"method": "label_smoothing"}, DIABETES, "expected class labels for the method 'label_smoothing', but got regr"),
-    (
-        {"method": "ls_on_adv"},
-        DIABETES,
-        "expected one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'",
-    ),
+    ({"method": "ls_on_adv"}, DIABETES, "one method to set the likelihood, but got 'gaussian' and 'ls_on_adv'"),
     of=lambda parameters, data=WINE: (RCADRegressor if data is DIABETES else RCADClassifier)(**parameters).fit(*data),
 )
 
@@ -206,8 +195,7 @@ def test_several_labels_come_back_as_from_scikit_learns_own():
     ours, theirs = RCADClassifier(random_state=0).fit(x, y), MLPClassifier(random_state=0, max_iter=20).fit(x, y)
     p = ours.predict_proba(x)
     for mine, other in ((ours.predict(x), theirs.predict(x)), (p, theirs.predict_proba(x))):
-        assert mine.shape == other.shape
-        assert mine.dtype.kind == other.dtype.kind
+        assert (mine.shape, mine.dtype.kind) == (other.shape, other.dtype.kind)
     assert ours.classes_.tolist() == theirs.classes_.tolist()
     assert np.array_equal(ours.predict(x), (p > 0.5).astype(int))
     assert np.exp(ours.predict_log_proba(x)) == pytest.approx(p)
@@ -274,7 +262,6 @@ test_what_cannot_be_calibrated_is_refused_in_one_line = refusals(
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_numbers_are_the_same_up_to_rounding():
     x, y = WINE
     cpu, gpu = (short(device=device).fit(x, y) for device in ("cpu", "cuda"))

@@ -3,12 +3,8 @@
 from decimal import Decimal
 
 import numpy as np
-import pytest
-
-pytest.importorskip("sklearn")
-pytest.importorskip("pandas")
-
 import pandas as pd
+import pytest
 from scipy import sparse
 
 from one_line import fails_in_one_line, refusals

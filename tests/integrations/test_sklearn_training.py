@@ -2,14 +2,12 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-
-pytest.importorskip("sklearn")
-
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -120,19 +118,16 @@ def test_random_state_alone_decides():
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_fits_in_threads_do_not_disturb_each_other():
+def test_fits_in_threads_do_not_disturb_each_other(request):
     """First weights are drawn from torch's global generator; a tiny network makes many chances to collide."""
 
     def begin(seed):
         return Network.begun((4, 16, 16, 3), seed, torch.device("cpu"), torch.float64).flat
 
-    interval = sys.getswitchinterval()
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
     sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            together = list(pool.map(begin, range(300)))
-    finally:
-        sys.setswitchinterval(interval)
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(begin, range(300)))
     assert all(torch.equal(one, begin(seed)) for seed, one in enumerate(together))
 
 

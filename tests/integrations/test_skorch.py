@@ -35,9 +35,8 @@ def flat(*last, outputs=2):
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 8), nn.Tanh(), nn.Linear(8, outputs), *last)
 
 
-ProbabilityNet, BinaryNet = (
-    type("Mixed", (RCADNetMixin, kind), {}) for kind in (NeuralNetClassifier, NeuralNetBinaryClassifier)
-)
+ProbabilityNet = type("ProbabilityNet", (RCADNetMixin, NeuralNetClassifier), {})
+BinaryNet = type("BinaryNet", (RCADNetMixin, NeuralNetBinaryClassifier), {})
 
 
 def made(kind=RCADNetClassifier, module=norm_net, **changed):

@@ -34,12 +34,9 @@ def made(loss=None, method="rcad", model=None, **options):
 
 def batches(count=4, size=6):
     """Images as timm's loader gives them: normalised."""
-    generator = torch.Generator().manual_seed(1)
-    draw = {"generator": generator}
-    return [
-        ((torch.rand(size, 3, 32, 32, **draw) - 0.5) / 0.5, torch.randint(CLASSES, (size,), **draw))
-        for _ in range(count)
-    ]
+    draw = {"generator": torch.Generator().manual_seed(1)}
+    pairs = [(torch.rand(size, 3, 32, 32, **draw), torch.randint(CLASSES, (size,), **draw)) for _ in range(count)]
+    return [((x - 0.5) / 0.5, y) for x, y in pairs]
 
 
 def test_a_criterion_for_one_s_own_script():
@@ -81,11 +78,7 @@ def test_the_script_s_loss_is_rcad_with_its_likelihood(loss, likelihood):
     same_parameters(task.get_trainable_module(), expected)
 
 
-BCE = [
-    BinaryCrossEntropy(),
-    BinaryCrossEntropy(target_threshold=0.2),
-    BinaryCrossEntropy(sum_classes=True, pos_weight=2.0),
-]
+BCE = [BinaryCrossEntropy(**one) for one in ({}, {"target_threshold": 0.2}, {"sum_classes": True, "pos_weight": 2.0})]
 
 
 @pytest.mark.parametrize("loss", [*BCE, LabelSmoothingCrossEntropy(0.2), nn.CrossEntropyLoss(label_smoothing=0.2)])

@@ -13,7 +13,7 @@ from rcad.models import build, joined
 from rcad.models import layers as first_conv
 from rcad.models.joined import Joined
 
-RUNS = 3
+RUNS, WIDE = 3, {"width": 2, "dropout": 0.0}
 
 
 def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
@@ -34,13 +34,7 @@ def networks(name: str, norm: str = "batch", **options: Any) -> list[nn.Module]:
 @pytest.mark.parametrize("norm", ["batch", "group", "none"])
 @pytest.mark.parametrize(
     ("name", "options"),
-    [
-        ("resnet18", {}),
-        ("resnet18", {"stem": "imagenet"}),
-        ("resnet50", {}),
-        ("wrn16_8", {"width": 2, "dropout": 0.0}),
-        ("small_cnn", {}),
-    ],
+    [("resnet18", {}), ("resnet18", {"stem": "imagenet"}), ("resnet50", {}), ("wrn16_8", WIDE), ("small_cnn", {})],
 )
 def test_it_is_the_single_networks(name, options, norm, order):
     singles: Any = [single.to(memory_format=order) for single in networks(name, norm, **{"width": 4, **options})]

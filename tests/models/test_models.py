@@ -17,14 +17,9 @@ from rcad.models import Model, build, load_weights
 from rcad.models.convnets import WideBlock
 from small_nets import gradients
 
-NORMS = ("batch", "group", "none")
-SMALL: dict[str, dict[str, Any]] = {
-    "resnet18": {"width": 8},
-    "resnet50": {"width": 8},
-    "wrn16_8": {"width": 1, "dropout": 0.0},
-    "small_cnn": {"width": 8},
-}
-CASES = [(name, norm) for name in SMALL for norm in NORMS] + [("mlp", None)]
+SMALL: Any = {name: {"width": 8} for name in ("resnet18", "resnet50", "small_cnn")}
+SMALL["wrn16_8"] = {"width": 1, "dropout": 0.0}
+CASES = [(name, norm) for name in SMALL for norm in ("batch", "group", "none")] + [("mlp", None)]
 
 
 def small(name: str, norm: str | None, **options: Any) -> Model:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from PIL import Image
@@ -24,8 +25,6 @@ from rcad.runs.store import WEIGHTS, Store
 from rcad.train.checkpoint import load_tensors, save_tensors
 from rcad.train.task import measure
 from trained import run_id
-
-pytest.importorskip("sklearn")
 
 
 def test_classes_are_those_of_the_run_s_own_test(trained_runs):
@@ -229,8 +228,7 @@ def test_images_of_another_size_in_memory(digits, own_runs, tmp_path):
 
 
 def test_tables_in_every_form_are_the_same(prices, tmp_path):
-    pandas, path = pytest.importorskip("pandas"), tmp_path / "new.csv"
-    path.write_text(flats())
+    (path := tmp_path / "new.csv").write_text(flats())
     wanted = prices.predict(path)
     frame = pandas.read_csv(path).drop(columns="price")[["sold", "floor", "city", "area", "id"]]
     typed = frame.assign(sold=pandas.to_datetime(frame["sold"]), city=frame["city"].astype("category"))
@@ -252,7 +250,6 @@ def test_tables_in_every_form_are_the_same(prices, tmp_path):
 
 
 def test_rows_of_numbers(trained_runs):
-    pandas = pytest.importorskip("pandas")
     diabetes = rcad.load(trained_runs / run_id("erm", 0, "diabetes"), device="cpu")
     rows = np.random.default_rng(0).normal(size=(7, 10))
     names = [code.name for code in diabetes.preprocessing.encoder.codes]

@@ -73,12 +73,9 @@ def test_what_is_allowed_together():
         assert all(field.default is None for field in fields(section) if section.kinds[field.name].optional)
 
 
-LEAN = build(method=(("rcad", (("alpha", 0.5),)),))
-
-
 def edited(*path, value):
     """The plain form of a good config with one entry changed."""
-    plain, (*sections, key) = to_plain(LEAN), path
+    plain, (*sections, key) = to_plain(build(method=(("rcad", (("alpha", 0.5),)),))), path
     functools.reduce(dict.get, sections, plain)[key] = value
     return plain
 

@@ -99,8 +99,7 @@ def test_a_folder_with_a_record_wins_over_a_pack(file, tmp_path):
     with both.lock(mine.config):
         assert both.get(mine.id).message == ""  # a folder without a record is none yet
         both.write(mine)
-    assert both.get(mine.id) == mine
-    assert both.where(mine.id) == both.folder(mine.id)
+    assert (both.get(mine.id), both.where(mine.id)) == (mine, both.folder(mine.id))
     assert both.packed(mine.id) == PackedRun(mine)
     (both.folder(mine.id) / RECORD).unlink()
     assert both.packed(mine.id).evaluations == {"attacks.json": ATTACKS}

@@ -1,6 +1,7 @@
 import itertools
 import os
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 
@@ -122,11 +123,9 @@ def test_a_folder_must_be_there_and_that_of_a_table_stands_for_the_runs_inside_i
 
 
 def test_a_failure_while_claiming_frees_the_run(store, monkeypatch):
-    def fail(*_):
-        raise InputError("the disk is full")
-
+    full = Mock(side_effect=InputError("the disk is full"))
     with monkeypatch.context() as patch, fails_in_one_line("the disk is full"):
-        patch.setattr("rcad.runs.files.write_text", fail)
+        patch.setattr("rcad.runs.files.write_text", full)
         store.lock(CONFIG)
     with store.lock(CONFIG):
         assert store.config(config_id(CONFIG)) == CONFIG

@@ -107,9 +107,7 @@ def commands(code: str) -> list[list[str]]:
 def matches(expected: str, printed: str) -> bool:
     """Whether this was printed; numbers with a fraction, a percent sign or an exponent may be a little off."""
     lines = [line.rstrip() for line in expected.strip().splitlines()]
-    patterns = [
-        r"(?:.*\n)*?" if line == "..." else r".*".join(map(_pattern, line.split("..."))) + r"\n" for line in lines
-    ]
+    patterns = ["(?:.*\n)*?" if line == "..." else ".*".join(map(_pattern, line.split("..."))) + "\n" for line in lines]
     match = re.fullmatch("".join(patterns), "".join(line.rstrip() + "\n" for line in printed.strip().splitlines()))
     return match is not None and all(map(_near, _NUMBER.findall(expected.replace("...", " ")), match.groups()))
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine, make_multilabel_classification
+from sklearn.datasets import load_diabetes, load_wine, make_multilabel_classification
 
 ROWS = 60
-WINE, DIABETES, CANCER = (load(return_X_y=True) for load in (load_wine, load_diabetes, load_breast_cancer))
+WINE, DIABETES = (load(return_X_y=True) for load in (load_wine, load_diabetes))
 LABELS = make_multilabel_classification(200, 8, n_classes=3, random_state=0)  # three yes/no labels for each row
 REALS = DIABETES[0], np.stack([DIABETES[1], 1000 - 3 * DIABETES[1], DIABETES[0][:, 2]], 1)  # three numbers for each row
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,23 +75,19 @@ KINDS = {  # runs whose steps differ in kind
 }
 
 
-def trainer(
-    settings: RunConfig, device: Any = CPU, engine: Engine = "eager", member: Any = None, data: Any = None
-) -> Trainer:
-    problem = prepare(settings, data or dataset(), device)
+def trainer(settings: RunConfig, device: Any = CPU, engine: Engine = "eager", member: Any = None) -> Trainer:
+    problem = prepare(settings, dataset(), device)
     method, model = method_of(settings, problem), model_of(settings, problem)
     return Trainer(settings, problem, method, model, engine=engine, member=member)
 
 
-def team_of(
-    settings: RunConfig, seeds: Iterable[int], device: Any = CPU, engine: Engine = "eager", pause: Any = None
-) -> tuple[Team, list[Trainer]]:
-    """A team of these seeds, none of which has begun; `pause(seed)` gives what asks whether it should."""
+def team_of(settings: RunConfig, seeds: Any, device: Any = CPU, engine: Engine = "eager") -> tuple[Team, list[Trainer]]:
+    """A team of these seeds, none of which has begun."""
     team, runs = Team(engine, device), []
 
     def course(member: JoinedStepper) -> Course:
         runs.append(trainer(replace(settings, seed=member.run), device, engine, member))
-        return runs[-1].course(pause(member.run) if pause else lambda: False)
+        return runs[-1].course(lambda: False)
 
     with team.queue:
         for seed in seeds:
@@ -99,23 +95,15 @@ def team_of(
     return team, runs
 
 
-def turn(teams: list[Team], ends: dict[int, str] | None = None) -> list[Team]:
-    """Every run goes on to its next step, which every team takes; those who go on. The ends go into `ends`."""
-    going_on = []
-    for team in teams:
-        with team.queue:
-            for member in team.awake():
-                if (end := team.resume(member)) is not None and ends is not None:
-                    ends[member.run] = end
-            going_on += team.step()
-    return going_on
-
-
 def finish(team: Team) -> list[str]:
-    """All of them to their ends; what became of each, by seed."""
+    """Every run goes on to its next step, which every team takes, until all have ended; their ends, by seed."""
     teams, ends = [team], dict[int, str]()
-    while teams:
-        teams = turn(teams, ends)
+    for one in teams:  # those who go on come again
+        with one.queue:
+            for member in one.awake():
+                if (end := one.resume(member)) is not None:
+                    ends[member.run] = end
+            teams += one.step()
     return [ends[seed] for seed in sorted(ends)]
 
 
@@ -156,12 +144,11 @@ class Watcher(Silent):
     def __init__(self, when: Any = lambda watcher: False, act: Any = signal.SIGINT) -> None:
         self._when, self._act, self.acted = when, act, False
         self.done, self.text, self.shares = -1.0, "", list[tuple[float, float]]()
-        self.texts, self.details, self.notes = list[str](), list[str](), list[str]()
+        self.details, self.notes = list[str](), list[str]()
 
     def overall(self, done: float, total: float, text: str) -> None:
         self.done, self.text = done, text
         self.shares.append((done, total))
-        self.texts.append(text)
         self._look()
 
     def detail(self, activity: str, done: int, total: int, unit: str = "") -> None:
@@ -179,14 +166,13 @@ class Watcher(Silent):
 
 
 class Listener:
-    """Keeps the records of runs, and the places of those that are busy; `progress` and `on_end` go by places too."""
+    """Keeps the records of runs in their places, by which `progress` and `on_end` go too."""
 
     pace = 0.0
 
     def __init__(self, configs: Sequence[RunConfig], progress: Any = None, on_end: Any = lambda place: None) -> None:
         self._ids, self._progress, self._on_end = [config_id(config) for config in configs], progress or {}, on_end
         self.records: list[Any] = [None] * len(configs)
-        self.left: list[int] = []
 
     def progress(self, config: RunConfig) -> Any:
         return self._progress.get(self._ids.index(config_id(config)), SILENT)
@@ -196,5 +182,4 @@ class Listener:
         self.records[place] = record
         self._on_end(place)
 
-    def busy(self, config: RunConfig, error: BusyError) -> None:
-        self.left.append(self._ids.index(config_id(config)))
+    def busy(self, config: RunConfig, error: BusyError) -> None: ...

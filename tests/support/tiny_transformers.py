@@ -96,11 +96,11 @@ def arguments(folder: Path, **changed: Any) -> transformers.TrainingArguments:
 
 
 def trained(model: Any, folder: Path, rows: Any, method: Any = None, *, trainer: Any = None, **options: Any) -> Any:
-    """A trainer, ours unless another class is given, that has trained; `changed` among the options are arguments."""
+    """A trainer, ours by default, that has trained; of the options `changed` are arguments, `resume` a checkpoint."""
     from rcad.integrations.huggingface import RCADTrainer
 
-    changed = options.pop("changed", {})
+    changed, resume = options.pop("changed", {}), options.pop("resume", None)
     options |= {} if method is None else {"method": method}
     made = (trainer or RCADTrainer)(model, arguments(folder, **changed), train_dataset=rows, **options)
-    made.train()
+    made.train(resume_from_checkpoint=resume)
     return made

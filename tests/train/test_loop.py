@@ -183,9 +183,7 @@ def told(method: str) -> RunConfig:
     return replace(config(epochs=1, selection="last"), data=data, model=model, method=parse_method(method))
 
 
-@pytest.mark.parametrize(
-    "method", ["rcad(alpha=0.3, lam=0.9)", "rcad(alpha=0.3, lam=0.5) + confidence_penalty(lam=0.4)"]
-)
+@pytest.mark.parametrize("method", ["rcad(alpha=1, lam=0.9)", "rcad(alpha=1, lam=0.5) + confidence_penalty(lam=0.4)"])
 def test_an_entropy_without_a_cap_is_refused_where_too_much_is_paid_for_it(method):
     chosen = told(f"gaussian(cap=none) + {method}")
     problem = prepare(chosen, table(), CPU)

@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -41,21 +41,12 @@ def test_an_executor_is_named(place, monkeypatch):
         schedule([ERM], replace(place, executor=Executor()))
 
 
-class PretendedRay(SimpleNamespace):
-    """What of Ray the backend asks, with a task that has ended with an answer."""
-
-    def cluster_resources(self) -> Any:
-        return self.resources
-
-    def get(self, reference: str) -> Any:
-        return self.answer
-
-
 def test_files_come_back_with_the_task(place, tmp_path):
     there = replace(place, store=Store.open(tmp_path / "there"))
     schedule([ERM], there)
     files, work = _files(there.store, ERM), Work([ERM], place, Stop(), Listener([ERM]))
-    _Crew(PretendedRay(answer=(None, [files])), Executor(), work, on_gpu=False, tasks={"task": [ERM]})._ended("task")
+    ray = Mock(**{"get.return_value": (None, [files])})
+    _Crew(ray, Executor(), work, on_gpu=False, tasks={"task": [ERM]})._ended("task")
     assert work.listener.records == [there.store.get(config_id(ERM))]
     assert (place.store.folder(config_id(ERM)) / WEIGHTS).read_bytes() == files[WEIGHTS]
 
@@ -63,7 +54,8 @@ def test_files_come_back_with_the_task(place, tmp_path):
 def test_a_task_holds_as_many_runs_as_share_its_gpu(store):
     configs, place = [replace(ERM, seed=seed) for seed in range(20)], Place(store, joined=5)
     work = Work(configs, place, Stop(), Listener(configs))
-    cluster, without = PretendedRay(resources={"CPU": 16.0, "GPU": 2.0}), PretendedRay(resources={"CPU": 2.0})
+    resources = {"CPU": 16.0, "GPU": 2.0}, {"CPU": 2.0}
+    cluster, without = (Mock(**{"cluster_resources.return_value": each}) for each in resources)
 
     def sizes(backend, on_gpu=True):
         return [len(share) for share in backend._shares(cluster, work, on_gpu)]

@@ -30,7 +30,6 @@ from rcad.train.stop import Interrupted
 from tiny_runs import weights
 from workers import in_ranks
 
-EPOCHS = 2
 FEW, WHOLE = ["model.width=4", "optim.name=sgd", "optim.lr=0.05"], ["model.norm=batch"]
 # The method, how many examples the last batch has, and settings.
 CASES: dict[str, tuple[str, int, list[str]]] = {
@@ -42,7 +41,7 @@ CASES: dict[str, tuple[str, int, list[str]]] = {
 }
 
 
-def config_of(case: str, epochs: int = EPOCHS) -> RunConfig:
+def config_of(case: str, epochs: int = 2) -> RunConfig:
     """10 steps an epoch, the last of a few examples: fewer than there are processes, or one for each."""
     method, last, settings = CASES[case]
     few = [*FEW, "train.batch_size=20", "data.validation=0.245", "optim.schedule=constant"]

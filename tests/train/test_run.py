@@ -5,9 +5,9 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock, patch
 
@@ -41,11 +41,10 @@ from rcad.train.task import FEW_IMAGES, Reader, as_built, method_of, model_of, p
 from tiny_runs import CPU, Watcher, essence, same_weights, weights
 from workers import started
 
-SETTINGS = ("model.width=4", "train.batch_size=32")
-
 
 def small(method: str = "rcad", epochs: int = 3, seed: int = 0, data: str = "digits[:200]") -> RunConfig:
-    return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=SETTINGS)
+    settings = ("model.width=4", "train.batch_size=32")
+    return configure(data, parse_method(method), epochs=epochs, seed=seed, settings=settings)
 
 
 def test_a_run_leaves_a_record_a_log_and_weights(store):
@@ -140,26 +139,19 @@ def test_a_checkpoint_of_another_seed_or_of_other_data_is_not_gone_on_with(store
         store.remove(config_id(config))
 
 
-@pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
-    """Sets torch's threads, for this test alone."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path, threads):
+def test_a_run_goes_on_with_the_threads_it_began_with(tmp_path, request):
     """Of two threads the sums differ from those of one. Tiny problems take one, and give the rest back."""
+    request.addfinalizer(partial(torch.set_num_threads, torch.get_num_threads()))
     config = configure("digits[:64]", [("erm", ())], epochs=1, settings=("model.width=32", "train.batch_size=8"))
     tiny, two, mixed, one = (Store.open(tmp_path / name) for name in ("tiny", "two", "mixed", "one"))
-    threads(2)
+    torch.set_num_threads(2)
     devices = [run(small(epochs=1), Place(tiny)).device]
     assert torch.get_num_threads() == 2
     with patch.object(machine, "SMALL_IMAGE", 4):
         for store, first, then in ((two, 2, 2), (mixed, 2, 1), (one, 1, 1)):
-            threads(first)
+            torch.set_num_threads(first)
             stopped(config, store)
-            threads(then)
+            torch.set_num_threads(then)
             devices.append(run(config, Place(store)).device)
             assert torch.get_num_threads() == then
     assert devices == ["CPU, 1 thread", "CPU, 2 threads", "CPU, 2 threads", "CPU, 1 thread"]

@@ -18,7 +18,7 @@ from rcad.runs import locks
 from rcad.runs.config import RunConfig
 from rcad.runs.configure import configure
 from rcad.runs.locks import BusyError
-from rcad.runs.record import RunRecord, Status
+from rcad.runs.record import RunRecord, Status, utc_now
 from rcad.runs.store import LAST, Store
 from rcad.train import processes, scheduler
 from rcad.train import run as engine
@@ -31,8 +31,6 @@ from rcad.train.scheduler import choose_backend, one_by_one, schedule
 from rcad.train.stop import Interrupted, exit_code, stopping
 from tiny_runs import Watcher, arrays_in
 
-STARTED, FINISHED = "2024-01-31T12:00:00+00:00", "2024-01-31T12:30:00+00:00"
-
 
 def config(seed: int = 0, epochs: int = 2, data: str = "digits[:60]", **train: Any) -> RunConfig:
     made = configure(data, [("erm", ())], epochs=epochs, seed=seed, settings=["model.width=4"])
@@ -43,8 +41,9 @@ CONFIGS = [config(seed) for seed in range(4)]
 
 
 def written(config: RunConfig, status: Status = "done") -> RunRecord:
-    finished = FINISHED if status in ("done", "diverged") else None
-    return RunRecord(config=config, status=status, started=STARTED, finished=finished, metrics={"test_accuracy": 50.0})
+    now, metrics = utc_now(), {"test_accuracy": 50.0}
+    finished = now if status in ("done", "diverged") else None
+    return RunRecord(config=config, status=status, started=now, finished=finished, metrics=metrics)
 
 
 @pytest.mark.parametrize("how", [None, KeyboardInterrupt, RuntimeError])
@@ -276,19 +275,16 @@ def test_workers_save_their_runs_when_asked_to_stop(place, arrays, forked):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
-def test_the_first_signal_asks_and_the_second_insists(number, code):
+def test_the_first_signal_asks_and_the_second_insists(number, code, request):
     outside = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored, and stays so
-    try:
-        with stopping() as stop:
-            assert not stop.is_set()
+    request.addfinalizer(lambda: signal.signal(number, outside))
+    with stopping() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert (stop.is_set(), stop.signal) == (True, number)
+        with pytest.raises(Interrupted):
             os.kill(os.getpid(), number)
-            assert stop.is_set()
-            assert stop.signal == number
-            with pytest.raises(Interrupted):
-                os.kill(os.getpid(), number)
-        assert signal.getsignal(number) == signal.SIG_DFL
-    finally:
-        signal.signal(number, outside)
+    assert signal.getsignal(number) == signal.SIG_DFL
     assert exit_code(number) == code
 
 

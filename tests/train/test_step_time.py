@@ -12,10 +12,8 @@ from workers import copied
 def test_it_measures_every_method(monkeypatch, tmp_path):
     """Programs that it starts are copies of this process."""
     methods = ["erm", "rcad", "rcad reference", "rcad naive", "rcad autograd", "pgd 10", "me_ada"]
-    words = (
-        "--device cpu --size 8 --channels 1 --classes 3 --model small_cnn --batches 4 --modes eager --replicas 1 --all"
-    )
-    words = ["step_time", *words.split(), "--steps", "4", "--rounds", "1", "--methods", ",".join(methods)]
+    words = "--device cpu --size 8 --channels 1 --classes 3 --model small_cnn --batches 4 --modes eager --replicas 1"
+    words = ["step_time", *f"{words} --all --steps 4 --rounds 1 --methods".split(), ",".join(methods)]
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
     monkeypatch.setattr("subprocess.run", copied)
     monkeypatch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")

@@ -95,8 +95,7 @@ def test_what_was_told_is_not_told_again_unless_nobody_can_tell_or_at_a_new_addr
     schedule([config()], place)
     schedule([config()], tracked)  # it had been finished before anybody asked for a tracker
     first = list(heard.calls)
-    assert steps(first) == [1, 2, 3]
-    assert first[-1][2] == "done"
+    assert (steps(first), first[-1][2]) == ([1, 2, 3], "done")
     schedule([config()], tracked)
     assert heard.calls == first
     monkeypatch.setenv("HEARD", "elsewhere")

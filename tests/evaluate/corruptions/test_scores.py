@@ -10,22 +10,8 @@ from torch.nn import functional as F
 
 from one_line import refusals
 from rcad.data.corrupted import CorruptedArrays
-from rcad.evaluate.corruptions import (
-    CORRUPTIONS,
-    CorruptionScores,
-    Scores,
-    corrupt_numbered,
-    evaluate_corruptions,
-    evaluate_published,
-)
-from rcad.evaluate.corruptions.scores import (
-    ALEXNET_IMAGENET,
-    ALEXNET_IMAGENET_C,
-    mce,
-    mean_error,
-    relative_mce,
-    severity_curve,
-)
+from rcad.evaluate.corruptions import CORRUPTIONS, CorruptionScores, Scores, corrupt_numbered, scores
+from rcad.evaluate.corruptions.scores import evaluate_corruptions, evaluate_published, mce, mean_error, relative_mce
 from small_nets import left_alone
 
 COUNT, CLASSES = 37, 4
@@ -65,11 +51,11 @@ def test_each_cell_is_the_score_on_the_corrupted_images_and_the_model_is_left_al
 
 def test_summaries_and_plain_data():
     cells = {"fog": (Scores(80.0, 1.0), Scores(60.0, 2.0)), "snow": (Scores(50.0, 3.0), Scores(10.0, 5.0))}
-    scores = CorruptionScores("generated", (1, 5), cells, Scores(90.0, 0.5))
-    assert scores.errors() == {"fog": (20.0, 40.0), "snow": (50.0, 90.0)}
-    assert scores.accuracies() == {"fog": 70.0, "snow": 30.0}
-    assert scores.nlls() == {"fog": 1.5, "snow": 4.0}
-    assert CorruptionScores.from_dict(json.loads(json.dumps(scores.to_dict()))) == scores
+    found = CorruptionScores("generated", (1, 5), cells, Scores(90.0, 0.5))
+    assert found.errors() == {"fog": (20.0, 40.0), "snow": (50.0, 90.0)}
+    assert found.accuracies() == {"fog": 70.0, "snow": 30.0}
+    assert found.nlls() == {"fog": 1.5, "snow": 4.0}
+    assert CorruptionScores.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert CorruptionScores.from_dict(CorruptionScores("published", (1, 5), cells).to_dict()).clean is None
 
 
@@ -121,14 +107,14 @@ def test_by_hand():
     # fog adds 20 - 5 = 15 to the clean error and 40 - 10 = 30 to the baseline's; snow 25 and 50.
     assert relative_mce(ERRORS, 5, BASELINE, 10) == pytest.approx(50)
     assert relative_mce(ERRORS, 0, BASELINE, 10) == pytest.approx(100 * (20 / 30 + 30 / 50) / 2)
-    assert severity_curve(ERRORS) == (15, 35)
+    assert scores.severity_curve(ERRORS) == (15, 35)
     # The ratio of sums, not the mean of ratios.
     assert mce({"fog": (10.0, 10.0)}, {"fog": (10.0, 90.0)}) == pytest.approx(20)
     # A mean will do in place of severities.
     assert mce({"fog": 20.0, "snow": 30.0}, {"fog": 40.0, "snow": 60.0}) == pytest.approx(50)
     assert mce(ERRORS, {"fog": 40, "snow": 60}) == pytest.approx(50)
-    assert tuple(ALEXNET_IMAGENET_C) == CORRUPTIONS
-    assert mean_error(ALEXNET_IMAGENET_C) > ALEXNET_IMAGENET
+    assert tuple(scores.ALEXNET_IMAGENET_C) == CORRUPTIONS
+    assert mean_error(scores.ALEXNET_IMAGENET_C) > scores.ALEXNET_IMAGENET
 
 
 test_wrong_values_are_named = refusals(

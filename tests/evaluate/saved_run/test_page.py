@@ -117,10 +117,8 @@ def test_a_failed_check_is_told_at_once(found: dict[str, Any]) -> None:
 
 
 def test_bins_of_all_seeds_together() -> None:
-    curves = [
-        {"lower": [0.4, 0.8], "count": [count, 30], "confidence": [0.5, 0.9], "accuracy": [0.25, 0.95]}
-        for count in (8, 2, 1)
-    ]
+    curve = {"lower": [0.4, 0.8], "confidence": [0.5, 0.9], "accuracy": [0.25, 0.95]}
+    curves = [{**curve, "count": [count, 30]} for count in (8, 2, 1)]
     found = [[0.5, 0.9], [0.25, 0.95], [1 / 7, 6 / 7]]
     np.testing.assert_allclose(pooled(curves[:2]), found)
     assert len(pooled(curves[1:])[0]) == 1  # three examples say nothing

@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import fields, replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,10 +31,6 @@ def copy(trained_runs: Path, tmp_path: Path) -> Store:
     return Store.open(tmp_path / "runs")
 
 
-def never(*arguments: object, **more: object) -> None:
-    raise AssertionError("measured again")
-
-
 def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     loader, run = RunLoader(copy, device="cpu"), run_id("rcad")
     first = evaluate(loader, run, SUITES, QUICK)
@@ -46,7 +43,7 @@ def test_every_suite_leaves_a_record_that_is_not_made_again(copy: Store, monkeyp
         assert found.settings["limit"] == 24
         assert {"python", "torch", "rcad"} <= found.versions.keys()
     assert first.evaluations["attacks"].settings["twin"] == run_id("erm")
-    monkeypatch.setattr(module, "_measure", never)
+    monkeypatch.setattr(module, "_measure", Mock(side_effect=AssertionError("measured again")))
     again = evaluate(loader, run, SUITES, QUICK)
     assert again.evaluations == first.evaluations
     with pytest.raises(AssertionError):
